@@ -1,5 +1,7 @@
 """A training module of one or two networks, for tests: its settings are parameters."""
 
+from typing import Literal
+
 from pydantic import Field
 
 from trainops.kinds.loop.settings import ModuleParameters, OptimizerSettings, ScheduleSettings
@@ -15,6 +17,7 @@ class Parameters(ModuleParameters):
     rare: bool = False
     is_ordered: bool = False
     is_validation_iterable: bool = False
+    iterable: Literal["", "plain", "stateful"] = ""  # the examples of the training
     damaged: int = 0  # examples at the end of the data that cannot be decoded
     optimizer: OptimizerSettings = OptimizerSettings()
     schedule: ScheduleSettings = ScheduleSettings()

@@ -39,6 +39,33 @@ class Flow(IterableDataset):
             yield self.examples[index]
 
 
+class StatefulFlow(Flow):
+    """Continues after the example of its state."""
+
+    def __init__(self, number):
+        super().__init__(number)
+        self.position = 0
+
+    def state_dict(self):
+        return {"position": self.position}
+
+    def load_state_dict(self, state):
+        self.position = state["position"]
+
+    def __iter__(self):
+        while self.position < len(self.examples):
+            self.position += 1
+            yield self.examples[self.position - 1]
+        self.position = 0
+
+
+def training_examples(settings):
+    if settings.iterable:
+        made = StatefulFlow if settings.iterable == "stateful" else Flow
+        return made(settings.examples)
+    return Examples(settings.examples, settings.damaged)
+
+
 class Pair(TrainingModule):
     """Networks with dropout, batch normalisation and a counter of their own."""
 
@@ -53,13 +80,12 @@ class Pair(TrainingModule):
 
     def loaders(self, run):
         options = {"batch_size": self.settings.batch_size, "num_workers": self.settings.num_workers}
-        examples = Examples(self.settings.examples, self.settings.damaged)
         ordering = {
-            "shuffle": not self.settings.is_ordered,
+            "shuffle": not self.settings.is_ordered and not self.settings.iterable,
             "skip_undecodable": bool(self.settings.damaged),
         }
         return {
-            "train": run.loader("train", examples, **ordering, **options),
+            "train": run.loader("train", training_examples(self.settings), **ordering, **options),
             "validation": self.validation(run, options),
         }
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional
-from torch.utils.data import TensorDataset
+from torch.utils.data import IterableDataset, TensorDataset
 
 from tests.engines.contract import Case, attempt
 from tests.engines.toy import RECIPE as TOY
@@ -28,6 +28,13 @@ OTHERS = torch.randn(23, 2, generator=NUMBERS)
 CLASSES = torch.randint(3, (23,), generator=NUMBERS)
 TRAIN = TensorDataset(INPUTS[:16], OTHERS[:16], CLASSES[:16])
 VALIDATION = TensorDataset(INPUTS[16:], OTHERS[16:], CLASSES[16:])
+
+
+class InOrder(IterableDataset):
+    """The examples of training in their order."""
+
+    def __iter__(self):
+        yield from TRAIN
 
 
 class TwoInputs(nn.Module):
@@ -73,17 +80,22 @@ def order_of(number):
 
 @pytest.mark.parametrize("num_workers", [0, pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-@pytest.mark.parametrize("accumulation", [1, 3])
-def test_ingredients_are_trained_as_by_a_plain_loop(train, accumulation, precision, num_workers):
+@pytest.mark.parametrize(("accumulation", "made"), [(1, TRAIN), (3, TRAIN), (3, InOrder())])
+def test_ingredients_are_trained_as_by_a_plain_loop(
+    train, accumulation, made, precision, num_workers
+):
+    if made is not TRAIN and num_workers:
+        num_workers = 1  # several would yield the examples several times
     settings = {"accumulation": accumulation, "precision": precision, "num_workers": num_workers}
-    found = train({**settings, "optimizer": {"name": "SGD", "learning_rate": 0.1}})
+    found = train({**settings, "optimizer": {"name": "SGD", "learning_rate": 0.1}}, train=made)
     torch.manual_seed(7)
     model = TwoInputs()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     half = torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16")
     losses, validated = [], []
     for epoch in range(3):
-        batches = order_of(epoch).split(3)
+        order = order_of(epoch) if made is TRAIN else torch.arange(len(TRAIN))
+        batches = order.split(3)
         for first in range(0, len(batches), accumulation):
             window = batches[first : first + accumulation]
             total, shown = sum(map(len, window)), 0.0

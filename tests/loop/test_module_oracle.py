@@ -8,10 +8,11 @@ from types import SimpleNamespace
 import pytest
 import torch
 from torch.nn import functional
+from torch.utils.data import IterableDataset
 
 from tests.engines.contract import undisturbed
 from tests.loop.pair import Parameters
-from tests.loop.pair_module import Examples, Pair
+from tests.loop.pair_module import Examples, Pair, training_examples
 from tests.loop.test_modules import case
 from tests.thinning import quick_some
 from trainops.kinds.loop.course import Course
@@ -21,10 +22,10 @@ from trainops.runtime import reproducibility
 SEED = 7  # that of the contract
 
 
-def batches(name, number, size):
-    shuffle = name == "train"
+def batches(name, examples, size):
+    shuffle = name == "train" and not isinstance(examples, IterableDataset)
     run = Run(Course(lambda: None), seed=SEED, device=torch.device("cpu"), inputs={})
-    found = run.loader(name, Examples(number), batch_size=size, shuffle=shuffle).source
+    found = run.loader(name, examples, batch_size=size, shuffle=shuffle).source
     return lambda epoch: list(found.items(epoch, 0))
 
 
@@ -52,8 +53,8 @@ class Plain:
                 "body": torch.optim.AdamW(body, lr=0.05),
                 "head": torch.optim.SGD(head, 0.05, momentum=0.9),
             }
-        self.train = batches("train", settings.examples, settings.batch_size)
-        self.validation = batches("validation", 7, settings.batch_size)
+        self.train = batches("train", training_examples(settings), settings.batch_size)
+        self.validation = batches("validation", Examples(7), settings.batch_size)
 
     def run(self, schedules):  # noqa: C901 - as a person would write it
         per_step, per_epoch, plateau = schedules
@@ -179,6 +180,7 @@ SETTINGS = {
         {"second_schedule": HALVES | {"interval": "step"}, "optimizers": 2, "rare": True},
         by_turns,
     ),
+    "iterable": ({"iterable": "plain", "accumulation": 4, "epochs": 3}, no_schedules),
     "early": ({"epochs": 30, "patience": 2}, no_schedules),
     "often": ({"validate_every_steps": 4, "epochs": 3, "patience": 2}, no_schedules),
 }

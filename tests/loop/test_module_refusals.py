@@ -15,7 +15,14 @@ from tests.loop.datasets import Stream
 from tests.loop.pair import Parameters
 from trainops.kind import KINDS
 from trainops.kinds.loop import settings
-from trainops.kinds.loop.module import Schedule, TrainingModule, make_optimizer, module_loop
+from trainops.kinds.loop.module import (
+    Schedule,
+    TrainingModule,
+    make_optimizer,
+    make_schedule,
+    module_loop,
+)
+from trainops.kinds.loop.settings import ScheduleSettings
 from trainops.runtime.errors import ConfigError, InputError
 from trainops.runtime.loop import Failed
 
@@ -76,6 +83,9 @@ class Streamed(Small):
     def loaders(self, run):
         return {"train": run.loader("train", Stream(), batch_size=4)}
 
+    def schedulers(self, optimizers, extent):
+        return make_schedule(ScheduleSettings(name="LinearLR"), optimizers["optimizer"], extent)
+
 
 class NoOptimizer(Small):
     def optimizers(self):
@@ -132,7 +142,8 @@ WRONG = {
     NoValidationStep: "but no method validation_step",
     OtherLoader: "got the loaders test; allowed: train, and validation",
     PlainLoader: "got a DataLoader as the loader 'train'",
-    Streamed: "the loader 'train' has an iterable dataset; allowed: map-style datasets",
+    Streamed: "got LinearLR without total_iters: the number of steps is not known; allowed: "
+    "total_iters in the options, or the interval epoch",
     NoOptimizer: "got the optimizers none",
     Sharing: "'one' and 'other' share parameters",
     PlainSchedule: "got a StepLR as a schedule",

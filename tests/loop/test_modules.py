@@ -28,6 +28,11 @@ CASES = {
     },
     "early": {"epochs": 9, "patience": 1, "stopping_mode": "max", "max_grad_value": 0.01},
     "closure": {"optimizer": {"name": "LBFGS", "options": {"max_iter": 3}}, "accumulation": 2},
+    "plain-iterable": {"iterable": "plain", "accumulation": 4, "epochs": 3,
+                       "schedule": {"name": "LinearLR", "interval": "epoch"}},
+    "stateful-iterable": {"iterable": "stateful", "accumulation": 4, "validate_every_steps": 2,
+                          "schedule": {"name": "LinearLR", "options": {"total_iters": 3}}},
+    "iterable-workers": {"iterable": "stateful", "num_workers": 2, "accumulation": 3},
     "by-epoch": {"schedule": {"name": "CosineAnnealingLR", "interval": "epoch"}},
 }  # fmt: skip
 

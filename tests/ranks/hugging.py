@@ -6,6 +6,7 @@ from trainops.recipes import Recipe
 
 class Parameters(One):
     counts_items: bool = True
+    shards_itself: bool = False
 
 
 RECIPE = Recipe(

@@ -38,4 +38,5 @@ def make_disturbed(run, parameters):
 def train(run, parameters):
     from trainops.kinds.loop.transformers import transformers_loop
 
-    yield from transformers_loop(make_disturbed)(run, parameters)
+    loop = transformers_loop(make_disturbed, shards_itself=parameters.shards_itself)
+    yield from loop(run, parameters)

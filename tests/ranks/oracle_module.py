@@ -10,9 +10,10 @@ import torch
 from torch import distributed, nn
 from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import IterableDataset
 
 from tests.loop.pair import Parameters
-from tests.loop.pair_module import Examples
+from tests.loop.pair_module import Examples, training_examples
 from tests.ranks.replicas_module import Replica
 from trainops.kinds.loop.course import Course
 from trainops.kinds.loop.run import Run
@@ -31,11 +32,12 @@ def train_all(rank, num_ranks, directory, settings):
             torch.save(plain.results(), Path(directory) / f"{name}.pt")
 
 
-def batches(devices, name, number, size):
+def batches(devices, name, examples, size):
+    shuffle = name == "train" and not isinstance(examples, IterableDataset)
     run = Run(
         Course(lambda: None), seed=SEED, device=torch.device("cpu"), inputs={}, devices=devices
     )
-    found = run.loader(name, Examples(number), batch_size=size, shuffle=name == "train").source
+    found = run.loader(name, examples, batch_size=size, shuffle=shuffle).source
     return lambda epoch: list(found.items(epoch, 0))
 
 
@@ -83,8 +85,8 @@ class Plain:
             }
         last = list(self.optimizers.values())[-1]
         self.plateau = torch.optim.lr_scheduler.ReduceLROnPlateau(last, patience=0)
-        self.train = batches(devices, "train", settings.examples, settings.batch_size)
-        self.validation = batches(devices, "validation", VALIDATED, settings.batch_size)
+        self.train = batches(devices, "train", training_examples(settings), settings.batch_size)
+        self.validation = batches(devices, "validation", Examples(VALIDATED), settings.batch_size)
         self.passes, self.step, self.losses = 0, 0, []
         self.best, self.stale = None, 0
         if devices.rank:

@@ -35,6 +35,8 @@ SETTINGS = {
         "early": {"epochs": 30, "patience": 2},
         # three batches of each loader: rank 1 repeats the first, which a validation counts once
         "repeated": {"batch_size": 3, "examples": 8, "epochs": 2, "accumulation": 3},
+        # six batches: both ranks have three
+        "iterable": {"iterable": "plain", "accumulation": 2, "epochs": 2},
         "closure": {
             "optimizer": {"name": "LBFGS", "learning_rate": 0.05, "options": {"max_iter": 3}},
             "accumulation": 2, "epochs": 2,
@@ -103,6 +105,15 @@ def test_a_stop_changes_nothing(at, attempts, undisturbed):
     assert isinstance(attempts.attempt(), Succeeded), attempts.ended
     assert [receipt.exact for receipt in attempts.receipts[1:]] == [True, True]
     require_same_end(attempts, undisturbed("everything"))
+
+
+def test_a_stop_with_an_iterable_dataset_changes_nothing(attempts, undisturbed):
+    attempts.config = config_of("iterable")
+    for at in (2, -1):
+        assert isinstance(attempts.attempt(f"stop 0 {at}"), Stopped), attempts.ended
+    assert isinstance(attempts.attempt(), Succeeded), attempts.ended
+    assert [receipt.exact for receipt in attempts.receipts[1:]] == [True, True]
+    require_same_end(attempts, undisturbed("iterable"))
 
 
 def test_the_death_of_any_rank_changes_nothing(attempts, undisturbed):

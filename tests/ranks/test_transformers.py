@@ -112,6 +112,14 @@ def test_a_stop_in_an_iterable_dataset_changes_nothing(kind, attempts, forkserve
     require_same_end(attempts, whole)
 
 
+def test_shards_with_a_length_are_refused(attempts):
+    """Each rank would make a schedule by the length of its own."""
+    attempts.config = config_of(arguments=ORDERED, iterable="sized", shards_itself=True)
+    assert isinstance(attempts.attempt(), Failed)
+    assert "got a SizedFlow with a length for 'train'" in attempts.ended.message
+    assert "allowed: one without __len__, and max_steps" in attempts.ended.message
+
+
 def test_the_death_of_any_rank_changes_nothing(attempts, undisturbed):
     checkpoint = {"every_steps": 1, "every_seconds": 1e9, "self_check": False}
     attempts.config = config_of(arguments=DRAWN) | {"checkpoint": checkpoint}

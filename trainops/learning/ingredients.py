@@ -137,14 +137,15 @@ class Ingredients:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatasetIngredients:
-    """Ingredients over map-style datasets, trained by `ingredients_loop` (docs/recipes.md).
+    """Ingredients over datasets, trained by `ingredients_loop` (docs/recipes.md).
 
     train, validation: datasets whose batches are (inputs..., targets): the arguments of the model,
         and what the loss compares its outputs with.
     collate_fn: makes such a batch from a list of examples; by default that of torch.
     train_options: further options of the loader of `train` (docs/loaders.md), such as `sampler`.
     optimizer, schedulers: instead of those of the parameters; schedules move at every step, but for
-        ReduceLROnPlateau, which goes by the metric of the parameters' schedule.
+        ReduceLROnPlateau, which goes by the metric of the parameters' schedule. `schedulers` is
+        given the number of steps; None where `train` is iterable.
     constants: plain values measured on the data; a resume that measures others is refused.
     loss, measures, loss_factor, description: as of Ingredients.
     """
@@ -158,7 +159,7 @@ class DatasetIngredients:
     collate_fn: Callable[[list[Any]], Any] | None = None
     train_options: Mapping[str, Any] = field(default_factory=dict)
     optimizer: Callable[[nn.Module], Optimizer] | None = None
-    schedulers: Callable[[Optimizer, int], Sequence[LRScheduler]] | None = None
+    schedulers: Callable[[Optimizer, int | None], Sequence[LRScheduler]] | None = None
     constants: Mapping[str, object] = field(default_factory=dict)
     description: Mapping[str, Any] = field(default_factory=dict)
 

@@ -12,13 +12,23 @@ from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 from trainops.kinds.loop.settings import OptimizerSettings, ScheduleSettings
 from trainops.runtime.errors import InputError
 
+LENGTH_OPTIONS = {  # by default the length of the training
+    "CosineAnnealingLR": "T_max",
+    "OneCycleLR": "total_steps",
+    "LinearLR": "total_iters",
+    "PolynomialLR": "total_iters",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """Length of a training in epochs and in optimizer steps."""
+    """Length of a training in epochs and in optimizer steps.
+
+    steps: None where the dataset of the loader "train" is iterable: its length is not known.
+    """
 
     epochs: int
-    steps: int
+    steps: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +66,15 @@ def make_schedule(
         return []
     made: type[LRScheduler] = getattr(lr_scheduler, settings.name)
     length = extent.steps if settings.interval == "step" else extent.epochs
-    default = {
-        "CosineAnnealingLR": {"T_max": length},
-        "OneCycleLR": {"total_steps": length + 1},  # the first step has been taken when it is made
-        "LinearLR": {"total_iters": length},
-        "PolynomialLR": {"total_iters": length},
-    }
-    options: dict[str, Any] = {**default.get(settings.name, {}), **settings.options}
+    options: dict[str, Any] = dict(settings.options)
+    option = LENGTH_OPTIONS.get(settings.name)
+    if option is not None and option not in options:
+        if length is None:
+            problem = f"got {settings.name} without {option}: the number of steps is not known"
+            allowed = f"{option} in the options, or the interval epoch"
+            raise InputError({f"parameters.{field}": f"{problem}; allowed: {allowed}"})
+        # the first step of OneCycleLR has been taken when it is made
+        options[option] = length + (settings.name == "OneCycleLR")
     try:
         scheduler = made(optimizer, **options)
     except (ValueError, TypeError) as error:

@@ -79,11 +79,6 @@ def require_loaders(
             if (value := getattr(parameters, field)) is not None:
                 problem = f"got {value}, but the module has no loader validation"
                 raise InputError({f"parameters.{field}": f"{problem}; allowed: nothing"})
-    if loaders["train"].source.length(0) is None:
-        problem = "the loader 'train' has an iterable dataset"
-        raise InputError(
-            {"recipe": f"{problem}; allowed: map-style datasets, or a loop of your own"}
-        )
     return loaders["train"], loaders.get("validation")
 
 

@@ -49,6 +49,7 @@ class ModuleTraining:
         require_methods(module)
         self._run, self._module, self._parameters = run, placed(run, module), parameters
         self._train, validation = require_loaders(module.loaders(run), parameters)
+        self._train.look_ahead()  # the last window of an epoch ends with it
         require_ranks(run, validation, parameters)
         if run.is_sharded:
             require_divisible(module, parameters)
@@ -127,8 +128,9 @@ class ModuleTraining:
     def _keep_schedules(
         self, optimizers: Mapping[str, Any], *, has_validation: bool
     ) -> list[Schedule]:
-        parameters = self._parameters
-        steps = parameters.epochs * -(-len(self._train) // parameters.accumulation)
+        parameters, steps = self._parameters, None
+        if (batches := self._train.source.length(0)) is not None:
+            steps = parameters.epochs * -(-batches // parameters.accumulation)
         extent = Extent(parameters.epochs, steps)
         schedules = list(self._module.schedulers(optimizers, extent))
         require_schedules(schedules, optimizers, has_validation=has_validation)
