@@ -76,6 +76,9 @@ def test_only_superusers_manage_accounts(root):
         ("get", "users/root", None),
         ("patch", "users/ada", {"role": "admin"}),
         ("post", "users/root/password", {}),
+        ("get", "users/root/tokens", None),
+        ("post", "users/root/tokens", {}),
+        ("delete", "users/root/tokens/tok_0", None),
     ]
     for method, path, body in requests:
         for client, headers in [
@@ -136,6 +139,46 @@ def test_a_change_of_the_own_account_is_refused(root):
     User.objects.create_superuser("other")
     error(patch(root, "users/other", {"role": "viewer"}), 409, "IS_SUPERUSER")
     assert data(patch(root, "users/other", {"is_active": False}))["is_active"] is False
+
+
+def test_a_service_account_has_tokens_that_a_superuser_makes_and_no_password(root, caplog):
+    with caplog.at_level(logging.INFO, "trainops.access"):
+        made = data(
+            root.post("users", {"username": "ci", "role": "viewer", "is_service": True}), 201
+        )
+        token = data(root.post("users/ci/tokens", {"name": "nightly", "scope": "read"}), 201)
+    assert (made["password"], made["is_service"]) == (None, True)
+    assert "service account created by=root from=127.0.0.1 user=ci" in caplog.text
+    assert f"token created by=root from=127.0.0.1 user=ci token={token['token_id']}" in caplog.text
+    for password in ("", "!"):
+        body = {"username": "ci", "password": password}
+        answer = Client().post("/api/v1/tokens", body, content_type="application/json")
+        assert answer.status_code in (400, 401)
+    bearer = {"authorization": f"Bearer {token['token']}"}
+    me = Client().get("/api/v1/me", headers=bearer).json()["data"]
+    assert (me["username"], me["role"]) == ("ci", "viewer")
+    listed = data(root.get("users/ci/tokens"))
+    assert [(each["name"], each["scope"]) for each in listed] == [("nightly", "read")]
+    assert not any("token" in each for each in listed)
+    path = f"users/ci/tokens/{token['token_id']}"
+    assert "was revoked" in data(root.delete(path))["message"]
+    assert Client().get("/api/v1/me", headers=bearer).status_code == 401
+    error(root.delete(path), 404, "TOKEN_NOT_FOUND")
+    error(root.post("users/ci/tokens", {"scope": "worker"}), 403, "PERMISSION_DENIED")
+    error(root.post("users/ci/tokens", {"scope": "all"}), 400, "VALIDATION_ERROR")
+    error(root.post("users/ci/tokens", {"username": "x"}), 400, "VALIDATION_ERROR")
+
+
+def test_nobody_makes_tokens_that_act_for_another_person(root):
+    users.create("ben", role=Role.OPERATOR)
+    User.objects.create_superuser("other")  # has no password, and is no service account
+    users.create("ci", is_service=True)
+    for name in ("ben", "root", "other"):
+        error(root.post(f"users/{name}/tokens"), 409, "NO_SERVICE_ACCOUNT")
+    data(root.post("users/ci/tokens"), 201)
+    root.post("users/ci/password")  # from now on it is a person's
+    error(root.post("users/ci/tokens"), 409, "NO_SERVICE_ACCOUNT")
+    assert not Token.objects.exists()
 
 
 @pytest.mark.slow

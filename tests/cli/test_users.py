@@ -8,7 +8,7 @@ from django.contrib.auth.models import User
 from tests.cli.conftest import ROOT
 from trainops.cli import users
 from trainops.client.problems import ExitCode
-from trainops.http.models import AuditEntry
+from trainops.http.models import AuditEntry, Token
 from trainops.http.roles import Role, role_of
 from trainops.launch import password
 
@@ -38,6 +38,19 @@ def test_users_are_added_changed_and_disabled(cli, root):
     assert cli("reset-password", "ana").exit_code == ExitCode.CONFLICT
     assert cli("reset-password", "../x").exit_code == ExitCode.NOT_FOUND
     assert cli("users", "disable", "none").exit_code == ExitCode.NOT_FOUND
+
+
+def test_a_service_account_has_tokens(cli, root):
+    added = cli("users", "add", "ci", "--role", "viewer", "--service")
+    assert added.stdout == "" and "users token ci" in added.stderr
+    made = cli("users", "token", "ci", "--name", "nightly", "--scope", "read", "--days", "30")
+    token = Token.objects.get(user__username="ci")
+    assert (token.scope, token.name) == ("read", "nightly")
+    assert len(made.stdout.strip()) > 40 and "shown only once" in made.stderr
+    assert token.public_id in cli("users", "tokens", "ci").stdout
+    assert cli("users", "revoke", "ci", token.public_id).exit_code == ExitCode.OK
+    assert not Token.objects.filter(user__username="ci").exists()
+    assert cli("users", "token", "ana").exit_code == ExitCode.CONFLICT
 
 
 def test_the_audit_log_is_listed_and_exported_whole(cli, root, monkeypatch):

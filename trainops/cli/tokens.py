@@ -54,7 +54,7 @@ def login(
 
     Example: trainops login --url https://trainops.example.org
     """
-    made = _by_password(session, username, _wanted(name, days))
+    made = _by_password(session, username, token_request(name, days))
     path = server.remember(replace(session.server, token=made["token"]))
     if session.out.is_data:
         session.out.data(made)
@@ -72,11 +72,16 @@ def token(
 
     Example: trainops token --name ci --scope read --days 30
     """
-    wanted: TokenRequest = {**_wanted(name, days), "scope": scope.value}
+    wanted: TokenRequest = {**token_request(name, days), "scope": scope.value}
     if session.server.token and username is None and "TRAINOPS_USERNAME" not in os.environ:
         made: NewToken = session.api.post("tokens", wanted)
     else:
         made = _by_password(session, username, wanted)
+    show_token(session, made)
+
+
+def show_token(session: Session, made: NewToken) -> None:
+    """Print a new token."""
     if session.out.is_data:
         session.out.data(made)
     else:
@@ -84,7 +89,8 @@ def token(
         session.out.note("The token is shown only once. Use it as TRAINOPS_TOKEN or with --token.")
 
 
-def _wanted(name: str, days: float | None) -> TokenRequest:
+def token_request(name: str, days: float | None) -> TokenRequest:
+    """Return the body of a request for a token; days: until it expires, None: never."""
     if days is None:
         return {"name": name}
     expires_at = datetime.fromtimestamp(time.time() + days * DAY_SECONDS, UTC)

@@ -1,4 +1,4 @@
-"""Commands on accounts: list, add, give a role, disable, reset a password; for superusers."""
+"""Commands on accounts and the tokens of service accounts; for superusers."""
 
 import os
 import subprocess
@@ -13,9 +13,10 @@ import typer
 from trainops import paths
 from trainops.cli import looks, times
 from trainops.cli.session import SERVER_ONLY, Session, command
+from trainops.cli.tokens import Days, Name, Scope, ScopeOption, show_token, token_request
 from trainops.cli.type_names import WordedGroup
 from trainops.client.problems import ExitCode, Problem
-from trainops.client.responses import AuditRow, NewPassword, User
+from trainops.client.responses import AuditRow, Message, NewPassword, NewUser, Token, User
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,7 +45,7 @@ def register(app: typer.Typer) -> None:
         help="List and add users, give roles, disable accounts; for superusers.\n\n"
         "Example: trainops users add ben --role operator",
     )
-    for function in (ls, add, role, disable, enable, log):
+    for function in (ls, add, role, disable, enable, token, tokens, revoke, log):
         command(group, function.__name__)(function)
     app.add_typer(group, name="users", rich_help_panel=PANEL)
     command(app, "reset-password", panel=PANEL)(reset_password)
@@ -84,14 +85,23 @@ def add(
     username: Username,
     role: Annotated[Role, typer.Option(help="Role of the user.")] = Role.NONE,
     email: Annotated[str, typer.Option(help="Mail address, for notifications.")] = "",
+    service: Annotated[
+        bool, typer.Option("--service", help="A service account: with tokens, no password.")
+    ] = False,
 ) -> None:
     """Create an account with a random password, and print the password once.
 
     Example: trainops users add ben --role operator
     """
-    body = {"username": username, "email": email, "role": _value(role)}
-    made: NewPassword = session.api.post("users", body)
-    _show(session, made)
+    body = {"username": username, "email": email, "role": _value(role), "is_service": service}
+    made: NewUser = session.api.post("users", body)
+    password = made["password"]
+    if session.out.is_data:
+        session.out.data(made)
+    elif password is None:
+        session.out.note(f"{username} is a service account; users token {username} makes a token.")
+    else:
+        _show(session, {"username": username, "password": password})
 
 
 def role(
@@ -120,6 +130,64 @@ def enable(session: Session, username: Username) -> None:
     Example: trainops users enable ben
     """
     _change(session, username, {"is_active": True})
+
+
+def token(
+    session: Session,
+    username: Username,
+    name: Name = "",
+    days: Days = None,
+    scope: ScopeOption = Scope.USER,
+) -> None:
+    """Create a token of a service account and print it once.
+
+    Example: trainops users token nightly --name ci --days 90
+    """
+    body = {**token_request(name, days), "scope": scope.value}
+    show_token(session, session.api.post(f"users/{username}/tokens", body))
+
+
+def tokens(session: Session, username: Username) -> None:
+    """List the tokens of an account.
+
+    Example: trainops users tokens nightly
+    """
+    found: list[Token] = session.api.get(f"users/{username}/tokens")
+    if session.out.is_data:
+        session.out.data(found)
+        return
+    session.out.table(
+        ["TOKEN", "NAME", "SCOPE", "USED", "FROM", "EXPIRES"],
+        (
+            [
+                looks.cell(each["token_id"]),
+                looks.cell(each["name"]),
+                looks.cell(each["scope"]),
+                looks.cell(looks.ago(each["last_used_at"])),
+                looks.cell(each["last_used_from"]),
+                looks.cell(looks.at(each["expires_at"]) if each["expires_at"] else "never"),
+            ]
+            for each in found
+        ),
+        narrow=["TOKEN", "NAME", "USED"],
+        elastic="NAME",
+    )
+
+
+def revoke(
+    session: Session,
+    username: Username,
+    token_id: Annotated[str, typer.Argument(metavar="TOKEN", help="Id of the token.")],
+) -> None:
+    """Revoke a token of an account.
+
+    Example: trainops users revoke nightly tok_0123456789abcdef
+    """
+    answer: Message = session.api.delete(f"users/{username}/tokens/{token_id}")
+    if session.out.is_data:
+        session.out.data(answer)
+    else:
+        session.out.text(looks.plain(answer["message"]))
 
 
 def log(

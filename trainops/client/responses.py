@@ -52,6 +52,19 @@ class BulkOutcomes(TypedDict):
     outcomes: list[BulkOutcome]
 
 
+class Token(TypedDict):
+    """An API token, without its secret."""
+
+    token_id: str
+    name: str
+    scope: str
+    created_at: str
+    expires_at: str | None
+    last_used_at: str | None
+    last_used_from: str
+    is_current: bool
+
+
 class NewToken(TypedDict):
     """A created API token."""
 
@@ -76,6 +89,7 @@ class User(TypedDict):
     is_active: bool
     created_at: str
     signed_in_at: str | None
+    is_service: bool
 
 
 class AuditRow(TypedDict):
@@ -146,6 +160,12 @@ class NewPassword(TypedDict):
 
     username: str
     password: str
+
+
+class NewUser(User):
+    """A created account; a service account has no password."""
+
+    password: str | None
 
 
 class Rule(TypedDict):

@@ -1,12 +1,10 @@
 """Tokens, and who one is."""
 
 from collections.abc import Mapping
-from datetime import timedelta
 
 from django.contrib.auth import authenticate
 from django.contrib.auth.models import AbstractBaseUser
 from django.db.models import QuerySet
-from django.utils import timezone
 from drf_spectacular.utils import extend_schema
 from rest_framework.authentication import BasicAuthentication, SessionAuthentication
 from rest_framework.exceptions import AuthenticationFailed, NotAuthenticated
@@ -19,10 +17,10 @@ from trainops.errors import DomainError
 from trainops.http import tokens
 from trainops.http.asking import person
 from trainops.http.authentication import TokenAuthentication
-from trainops.http.models import Token, TokenScope
+from trainops.http.models import Token
 from trainops.http.permissions import is_worker_token
 from trainops.http.rate_limits import TriedPasswords
-from trainops.http.roles import Role, has_role, role_of
+from trainops.http.roles import role_of
 from trainops.http.serializers import (
     MeSerializer,
     MessageSerializer,
@@ -54,15 +52,7 @@ class TokensView(APIView):
         serializer = TokenRequestSerializer(data=request.data)
         serializer.is_valid(raise_exception=True)
         wanted = serializer.validated_data
-        user = _who(request, wanted)
-        if wanted["scope"] == TokenScope.WORKER and not has_role(user, Role.ADMIN):
-            raise DomainError(
-                "PERMISSION_DENIED", "Only admins can create worker tokens.", status=403
-            )
-        token, secret = tokens.create(
-            user, name=wanted["name"], scope=wanted["scope"], lifetime=_lifetime(wanted)
-        )
-        token.token = secret
+        token = tokens.create_wanted(_who(request, wanted), wanted)
         body = NewTokenSerializer(token, context={"request": request}).data
         return Response(body, status=201)
 
@@ -82,8 +72,7 @@ class TokenView(APIView):
         if token_id == "current" and isinstance(request.auth, Token):  # noqa: S105 - a word
             token_id = request.auth.public_id
         if not tokens.revoke(_own(request).filter(public_id=token_id)):
-            message = f"You have no token {token_id[:40]!r}."
-            raise DomainError("TOKEN_NOT_FOUND", message, {"token_id": token_id[:40]}, status=404)
+            raise tokens.TokenNotFound("You have no token", token_id)
         return Response({"message": f"Token {token_id} was revoked."})
 
 
@@ -130,8 +119,3 @@ def _own(request: Request) -> QuerySet[Token]:
         raise NotAuthenticated
     own: QuerySet[Token] = Token.objects.filter(user=request.user)
     return own.filter(pk=request.auth.pk) if is_worker_token(request) else own
-
-
-def _lifetime(wanted: TokenRequest) -> timedelta | None:
-    expires_at = wanted["expires_at"]
-    return None if expires_at is None else expires_at - timezone.now()

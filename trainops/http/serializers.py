@@ -61,13 +61,9 @@ class TokenRequest(TypedDict):
     expires_at: datetime | None
 
 
-class TokenRequestSerializer(StrictSerializer):
-    """Who is not signed in adds `username` and `password`."""
+class NewTokenRequestSerializer(StrictSerializer):
+    """A token that is wanted."""
 
-    username = serializers.CharField(max_length=150, required=False)
-    password = serializers.CharField(
-        max_length=1000, required=False, trim_whitespace=False, style={"input_type": "password"}
-    )
     name = serializers.CharField(
         max_length=100, required=False, default="", allow_blank=True, help_text="Display name."
     )
@@ -94,6 +90,15 @@ class TokenRequestSerializer(StrictSerializer):
         if value is not None and value <= timezone.now():
             raise serializers.ValidationError(f"{value.isoformat()} is in the past")
         return value
+
+
+class TokenRequestSerializer(NewTokenRequestSerializer):
+    """Who is not signed in adds `username` and `password`."""
+
+    username = serializers.CharField(max_length=150, required=False)
+    password = serializers.CharField(
+        max_length=1000, required=False, trim_whitespace=False, style={"input_type": "password"}
+    )
 
     def validate(self, attrs: dict[str, object]) -> dict[str, object]:
         if ("username" in attrs) != ("password" in attrs):

@@ -1,4 +1,4 @@
-"""Endpoints for accounts: list, create, role, disable, reset a password; for superusers."""
+"""Endpoints for accounts and the tokens of service accounts; for superusers."""
 
 from collections.abc import Iterable
 from typing import Any, ClassVar
@@ -12,13 +12,20 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from trainops.http import users
+from trainops.http import tokens, users
 from trainops.http.asking import body_of, person, query_of
+from trainops.http.models import Token
 from trainops.http.pagination import NewestFirstCounted
 from trainops.http.permissions import IsSuperuser
 from trainops.http.rate_limits import SetPasswords
 from trainops.http.roles import Role, role_among
-from trainops.http.serializers import StrictSerializer
+from trainops.http.serializers import (
+    MessageSerializer,
+    NewTokenRequestSerializer,
+    NewTokenSerializer,
+    StrictSerializer,
+    TokenSerializer,
+)
 
 
 class UserSerializer(serializers.Serializer[Any]):
@@ -33,12 +40,18 @@ class UserSerializer(serializers.Serializer[Any]):
     signed_in_at = serializers.DateTimeField(
         source="last_login", read_only=True, allow_null=True, help_text="Latest sign-in on a page."
     )
+    is_service = serializers.SerializerMethodField(
+        help_text="Whether it is a service account: it has tokens and no password."
+    )
 
     def get_role(self, user: User) -> str | None:
         if user.is_superuser:
             return Role.ADMIN.value
         role = role_among(group.name for group in user.groups.all())
         return role.value if role else None
+
+    def get_is_service(self, user: User) -> bool:
+        return users.is_service(user)
 
 
 class PasswordSerializer(serializers.Serializer[Any]):
@@ -48,8 +61,14 @@ class PasswordSerializer(serializers.Serializer[Any]):
     password = serializers.CharField(read_only=True, help_text="Password; shown only once.")
 
 
-class NewUserSerializer(PasswordSerializer, UserSerializer):
+class NewUserSerializer(UserSerializer):
     """A created account."""
+
+    password = serializers.CharField(
+        read_only=True,
+        allow_null=True,
+        help_text="Password; shown only once. Null: a service account.",
+    )
 
 
 def _role_field(**options: Any) -> serializers.ChoiceField:
@@ -64,6 +83,9 @@ class UserRequestSerializer(StrictSerializer):
     email = serializers.EmailField(required=False, default="", allow_blank=True, max_length=254)
     role = _role_field(
         required=False, default=None, allow_null=True, help_text="By default no role: no access."
+    )
+    is_service = serializers.BooleanField(
+        required=False, default=False, help_text="A service account: with tokens, no password."
     )
 
 
@@ -118,7 +140,9 @@ class UsersView(APIView):
         """Create an account with a random password, which the response shows only once."""
         wanted = body_of(request, UserRequestSerializer)
         role = Role(wanted["role"]) if wanted["role"] else None
-        user, password = users.create(wanted["username"], email=wanted["email"], role=role)
+        user, password = users.create(
+            wanted["username"], email=wanted["email"], role=role, is_service=wanted["is_service"]
+        )
         body = UserSerializer(user).data | {"password": password}
         address = reverse("api-user", args=[user.username])
         return Response(body, status=201, headers={"Location": address})
@@ -162,3 +186,39 @@ class UserPasswordView(APIView):
         user = users.get(username)
         password = users.reset_password(user, wanted["password"], by=person(request))
         return Response({"username": user.username, "password": password})
+
+
+class UserTokensView(APIView):
+    permission_classes = (IsSuperuser,)
+
+    @extend_schema(operation_id="users_tokens_list", responses=TokenSerializer(many=True))
+    def get(self, request: Request, username: str) -> Response:
+        """List the tokens of an account, without their secrets."""
+        rows = Token.objects.filter(user=users.get(username))
+        return Response(TokenSerializer(rows, many=True, context={"request": request}).data)
+
+    @extend_schema(
+        operation_id="users_tokens_create",
+        request=NewTokenRequestSerializer,
+        responses={201: NewTokenSerializer},
+    )
+    def post(self, request: Request, username: str) -> Response:
+        """Create a token of a service account; the response shows its secret only once."""
+        wanted = body_of(request, NewTokenRequestSerializer)
+        user = users.get(username)
+        if not users.is_service(user):
+            raise users.NoServiceAccount(user.username)
+        token = tokens.create_wanted(user, wanted)
+        return Response(NewTokenSerializer(token, context={"request": request}).data, status=201)
+
+
+class UserTokenView(APIView):
+    permission_classes = (IsSuperuser,)
+
+    @extend_schema(operation_id="users_tokens_revoke", responses={200: MessageSerializer})
+    def delete(self, request: Request, username: str, token_id: str) -> Response:
+        """Revoke a token of an account."""
+        user = users.get(username)
+        if not tokens.revoke(Token.objects.filter(user=user, public_id=token_id)):
+            raise tokens.TokenNotFound(f"{user.username} has no token", token_id)
+        return Response({"message": f"Token {token_id} was revoked."})

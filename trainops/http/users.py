@@ -36,16 +36,31 @@ def get(username: str) -> User:
     return user
 
 
-def create(username: str, *, email: str = "", role: Role | None = None) -> tuple[User, str]:
+class NoServiceAccount(DomainError):
+    """Others create tokens of service accounts only: a token acts for its owner."""
+
+    def __init__(self, username: str) -> None:
+        message = f"{username} is no service account: its owner signs in to create tokens."
+        super().__init__("NO_SERVICE_ACCOUNT", message, {"username": username}, status=409)
+
+
+def is_service(user: User) -> bool:
+    """Whether it is a service account: for programs with a token, until it is given a password."""
+    return not user.has_usable_password() and not user.is_superuser
+
+
+def create(
+    username: str, *, email: str = "", role: Role | None = None, is_service: bool = False
+) -> tuple[User, str | None]:
     """Return a new user and a random password, which is stored as a hash only.
 
-    Raises DomainError: the name is taken.
+    A service account has no password. Raises DomainError: the name is taken.
     """
-    password = new_password()
+    password = None if is_service else new_password()
     try:
         with transaction.atomic():
             user = User.objects.create_user(username, email, password)
-            note("user created", user=username)
+            note("service account created" if is_service else "user created", user=username)
             if role is not None:
                 user.groups.add(_group(role))
     except IntegrityError:
