@@ -19,7 +19,8 @@ from apps.checkpoints import storage
 from apps.checkpoints.models import Checkpoint
 from apps.operations.attempts.report_writer import ReportWriter
 from apps.operations.files.uploads import upload
-from apps.operations.models import Media, MetricPoint, Operation
+from apps.operations.models import Media, Operation
+from apps.operations.points.new_points import NewPoint
 from trainops.process.protocol import MediaLogged
 from trainops.runtime import lossless
 from trainops.runtime.checkpoint import durable, staged_json
@@ -81,7 +82,7 @@ def recover(writer: ReportWriter, oldest: int) -> Checkpoint | None:
         if not _is_newer(writer.operation, staged.step):
             continue
         measured_by = storage.attempt_of(directory.name)
-        points = [_point(writer.operation, measured_by, values) for values in record["points"]]
+        points = [_point(measured_by, values) for values in record["points"]]
         media = [_media(writer.operation, measured_by, each) for each in record.get("media", [])]
         try:
             verify(directory, staged.digest)
@@ -101,7 +102,7 @@ def recover(writer: ReportWriter, oldest: int) -> Checkpoint | None:
 
 @contextmanager
 def _with_points(
-    writer: ReportWriter, points: list[MetricPoint], media: list[Media]
+    writer: ReportWriter, points: list[NewPoint], media: list[Media]
 ) -> Iterator[None]:
     """Replace the writer's points and media during one commit, and restore its own afterwards.
 
@@ -132,17 +133,9 @@ def _is_newer(operation: Operation, step: int) -> bool:
     return not newest or step > newest[0].step
 
 
-def _point(operation: Operation, attempt: int, values: list[Any]) -> MetricPoint:
+def _point(attempt: int, values: list[Any]) -> NewPoint:
     name, step, value, not_finite, at = values
-    return MetricPoint(
-        operation_id=operation.pk,
-        attempt=attempt,
-        name=name,
-        step=step,
-        value=value,
-        not_finite=not_finite,
-        at=datetime.fromtimestamp(at, UTC),
-    )
+    return NewPoint(attempt, name, step, value, not_finite, datetime.fromtimestamp(at, UTC))
 
 
 def _media(operation: Operation, attempt: int, values: dict[str, Any]) -> Media:

@@ -6,7 +6,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any, Self, TypedDict
 
 from django.conf import settings
@@ -31,8 +30,9 @@ from apps.operations.models import (
     PackedPoints,
 )
 from apps.operations.models.media import MediaRetention
-from apps.operations.points import extremes
+from apps.operations.points import extremes, new_points
 from apps.operations.points.extremes import Extremes
+from apps.operations.points.new_points import NewPoint
 from apps.operations.scheduling.claims import Fenced
 from apps.operations.studies import pruning
 from trainops.clock import DatabaseNow
@@ -68,7 +68,7 @@ class ReportWriter:
     fields: ProgressFields = field(default_factory=ProgressFields)
     metrics: dict[str, float | str] = field(default_factory=dict)
     extremes: Extremes | None = None  # None: not counted yet
-    points: list[MetricPoint] = field(default_factory=list)
+    points: list[NewPoint] = field(default_factory=list)
     media: list[Media] = field(default_factory=list)
     output: AttemptLog = field(
         default_factory=lambda: AttemptLog(settings.THRESHOLDS.log_bytes_per_attempt)
@@ -133,22 +133,11 @@ class ReportWriter:
                 self._point(step, at, name, value)
 
     def _point(self, step: int, at: float, name: str, value: float) -> None:
-        finite = math.isfinite(value)
         if not name.startswith(SYSTEM):
             if name not in self.metrics and not self._has_room_for(name):
                 return
-            self.metrics[name] = value if finite else str(value)
-        self.points.append(
-            MetricPoint(
-                operation_id=self.operation.pk,
-                attempt=self.operation.attempt,
-                name=name[:64],
-                step=step,
-                value=value if finite else None,
-                not_finite="" if finite else str(value),
-                at=datetime.fromtimestamp(at, UTC),
-            )
-        )
+            self.metrics[name] = value if math.isfinite(value) else str(value)
+        self.points.append(NewPoint.of(self.operation.attempt, name[:64], step, value, at))
 
     def _has_room_for(self, name: str) -> bool:
         max_names = settings.THRESHOLDS.metric_names_per_operation
@@ -322,8 +311,8 @@ class ReportWriter:
             self._attempt(to_step=self.fields["step"])
         if self.timings:
             self._attempt(timings=self.timings)
-        MetricPoint.objects.bulk_create(self.points, ignore_conflicts=True, batch_size=500)
         if self.points:
+            new_points.write(self.operation.pk, self.points)
             self._pack()
         if self.media:
             self._write_media()

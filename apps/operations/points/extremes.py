@@ -10,6 +10,7 @@ from django.db.models import Max, Min
 
 from apps.operations.lifecycle import FINISHED
 from apps.operations.models import MetricPoint, Operation
+from apps.operations.points.new_points import NewPoint
 from trainops.runtime.throughput import SYSTEM
 
 Extremes: TypeAlias = dict[str, list[float]]  # by metric: the lowest and the highest value
@@ -25,7 +26,7 @@ def measured(operation_id: str) -> Extremes:
     return {name: [low, high] for name, low, high in found.annotate(Min("value"), Max("value"))}
 
 
-def widened(extremes: Mapping[str, list[float]], points: Iterable[MetricPoint]) -> Extremes:
+def widened(extremes: Mapping[str, list[float]], points: Iterable[NewPoint]) -> Extremes:
     """Return the extremes with further points."""
     found = dict(extremes)
     for point in points:

@@ -7,10 +7,9 @@ next import of its run.
 
 import hashlib
 import json
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from itertools import islice
 from typing import IO, TYPE_CHECKING, Any, TypedDict
 
@@ -22,8 +21,9 @@ from apps.operations.errors import NotAllowed
 from apps.operations.ids import new_id
 from apps.operations.lifecycle import State
 from apps.operations.models import MetricPoint, Operation, Tag
-from apps.operations.points import extremes
+from apps.operations.points import extremes, new_points
 from apps.operations.points.extremes import Extremes
+from apps.operations.points.new_points import NewPoint
 from apps.operations.requests.submission import canonical_hash, clean_name, clean_tags
 from trainops.errors import DomainError
 from trainops.kind import KINDS, Kind
@@ -32,7 +32,7 @@ from trainops.runtime.throughput import SYSTEM
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
-AT_ONCE = 5000  # points of one transaction
+AT_ONCE = 4096  # points of one transaction, which packs them
 MAX_POINTS = 1_000_000
 MAX_LINE_BYTES, MAX_NAME, MAX_STEP = 1000, 64, 2**63 - 1
 ABANDONED_AFTER = timedelta(minutes=5)  # without a further point
@@ -67,7 +67,7 @@ class _Counts:
     latest: dict[str, tuple[int, float | str]] = field(default_factory=dict)  # step, value
     left_out: set[str] = field(default_factory=set)  # names beyond those that are allowed
 
-    def add(self, point: MetricPoint, max_names: int) -> bool:
+    def add(self, point: NewPoint, max_names: int) -> bool:
         """Count a point; False if it is one of too many names."""
         if point.name not in self.latest and len(self.latest) >= max_names:
             self.left_out.add(point.name)
@@ -165,13 +165,13 @@ def _checked(run: RunFields, points: IO[bytes]) -> tuple[_Counts, str]:
     }
     digest.update(canonical_hash(described).encode())
     max_names = settings.THRESHOLDS.metric_names_per_operation
-    for point, line in _points(points, ""):
+    for point, line in _points(points):
         digest.update(line)
         counts.add(point, max_names)
     return counts, digest.hexdigest()
 
 
-def _points(file: IO[bytes], operation_id: str) -> Iterator[tuple[MetricPoint, bytes]]:
+def _points(file: IO[bytes]) -> Iterator[tuple[NewPoint, bytes]]:
     file.seek(0)
     number = 0
     while line := file.readline(MAX_LINE_BYTES + 1):
@@ -179,38 +179,35 @@ def _points(file: IO[bytes], operation_id: str) -> Iterator[tuple[MetricPoint, b
         if len(line) > MAX_LINE_BYTES:
             raise PointsRefused(number, f"more than {MAX_LINE_BYTES} bytes")
         try:
-            yield _point(json.loads(line), operation_id), line
+            yield _point(json.loads(line)), line
         except (ValueError, TypeError, OverflowError, RecursionError):
             raise PointsRefused(number, f"got {line[:60]!r}") from None
 
 
-def _point(given: Any, operation_id: str) -> MetricPoint:
+def _point(given: Any) -> NewPoint:
     name, step, value, at = given
     is_name = isinstance(name, str) and 0 < len(name) <= MAX_NAME and name.isprintable()
     if not is_name or type(step) is not int or not 0 <= step <= MAX_STEP:
         raise ValueError
-    number = float(value)
-    is_finite = math.isfinite(number)
-    return MetricPoint(
-        operation_id=operation_id, attempt=1, name=name, step=step,
-        value=number if is_finite else None, not_finite="" if is_finite else str(number),
-        at=datetime.fromtimestamp(float(at), UTC),
-    )  # fmt: skip
+    return NewPoint.of(1, name, step, float(value), float(at))
 
 
 def _write(operation: Operation, file: IO[bytes]) -> Extremes:
-    """Write the points, and return the lowest and highest values."""
+    """Write and pack the points, and return the lowest and highest values.
+
+    Each transaction packs its own points: to find some of many, PostgreSQL may sort them all.
+    """
     from apps.operations.points import packed_points  # noqa: PLC0415 - loads NumPy
 
     counts, found = _Counts(), Extremes()
     max_names = settings.THRESHOLDS.metric_names_per_operation
-    kept = (each for each, _ in _points(file, operation.pk) if counts.add(each, max_names))
+    kept = (each for each, _ in _points(file) if counts.add(each, max_names))
     while some := list(islice(kept, AT_ONCE)):
         with transaction.atomic():
-            MetricPoint.objects.bulk_create(some, ignore_conflicts=True, batch_size=500)
             operation.row.update(progressed_at=timezone.now())
+            new_points.write(operation.pk, some)
+            packed_points.pack(operation.pk)
         found = extremes.widened(found, some)
-    packed_points.pack_all(operation.pk)
     return found
 
 
