@@ -8,7 +8,7 @@ from unittest.mock import Mock
 
 import numpy as np
 import pytest
-from django.db import DatabaseError, transaction
+from django.db import DatabaseError, connection, transaction
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -17,7 +17,8 @@ from apps.operations.attempts import branches
 from apps.operations.attempts.report_writer import ReportWriter
 from apps.operations.comparisons import curves
 from apps.operations.models import Attempt, MetricPoint, Operation, PackedPoints
-from apps.operations.points import metric_queries, packed_points, packing, thinning
+from apps.operations.points import metric_queries, new_points, packed_points, packing, thinning
+from apps.operations.points.new_points import NewPoint
 from apps.operations.points.packed_points import EPOCH
 from tests.pages import making
 from trainops.process.protocol import ProgressUpdate
@@ -281,3 +282,31 @@ def test_the_best_value_and_a_comparison_are_the_same(person, small, mode):
     assert before[0] == ((-1.0, 40) if mode == "min" else (9.0, 50))
     packed_points.pack_all(operation.pk)
     assert seen() == before
+
+
+@pytest.mark.django_db
+@pytest.mark.slow
+@pytest.mark.database
+def test_packing_reads_a_point_a_few_times_whatever_their_number(person, monkeypatch):
+    """PostgreSQL knows nothing of new rows, and sorts all that may be among the oldest."""
+    if connection.vendor != "postgresql":
+        pytest.skip("SQLite does not count the rows that it reads, and reads them by their index")
+    monkeypatch.setattr(packed_points, "AT_ONCE", 2048)
+    operation, num_points = making.operation(person, "COMPLETED"), 40_000
+    at = START.timestamp()
+    points = [NewPoint.of(1, "loss", step, step / 7, at) for step in range(num_points)]
+    new_points.write(operation.pk, points)
+    before = points_read()
+    packed_points.pack_all(operation.pk)
+    assert num_unpacked(operation) < PackedPoints.MAX_UNPACKED
+    assert points_read() - before < 3 * num_points
+
+
+def points_read():
+    """Return how many points this transaction has read by an index or from the table."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables"
+            " WHERE relid = 'operations_metricpoint'::regclass"
+        )
+        return cursor.fetchone()[0]

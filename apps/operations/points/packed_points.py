@@ -13,7 +13,8 @@ from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 from django.db import transaction
-from django.db.models import Q
+from django.db.models import Q, Window
+from django.db.models.functions import Mod, RowNumber
 from numpy.typing import NDArray
 
 from apps.operations.models import MetricPoint, Operation, PackedPoints
@@ -24,7 +25,7 @@ PACK = 1024  # points of one row, at most
 AT_ONCE = 4096  # points that are packed in one transaction, at most
 COARSE = 32  # stretches of steps that the thinned points of a row show, at most one more
 FEW = 50  # packs that are named one by one
-_NEVER = (1 << 63) - 1  # no step is higher
+_NEVER = (1 << 63) - 1  # no step and no id is higher
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
 
@@ -43,13 +44,16 @@ class Key(NamedTuple):
     retired_by: int | None
 
 
-def pack(operation_id: str) -> int:
+def pack(operation_id: str, last_id: int = _NEVER) -> int:
     """Pack the oldest points that are not, if they are many; return how many were packed.
+
+    last_id: the highest id of a point that is read. Without one PostgreSQL may sort all unpacked
+    points to find the oldest: where they are many, `pack_all` names one.
 
     Called by one at a time: within the transaction of who owns the operation, or by `pack_all`.
     """
     newest = PackedPoints.newest_id(operation_id)
-    unpacked = MetricPoint.objects.filter(operation_id=operation_id, id__gt=newest)
+    unpacked = MetricPoint.objects.filter(operation_id=operation_id, id__gt=newest, id__lte=last_id)
     rows = list(unpacked.order_by("id").values_list("id", *_COLUMNS)[:AT_ONCE])
     if len(rows) < PackedPoints.MAX_UNPACKED:
         return 0
@@ -75,11 +79,18 @@ def pack(operation_id: str) -> int:
 
 def pack_all(operation_id: str) -> None:
     """Pack the points of an operation, in short transactions that its owner may wait for."""
-    is_left = True
-    while is_left:
+    for last_id in (*_ends(operation_id), _NEVER):
         with transaction.atomic():
             Operation.objects.select_for_update().filter(pk=operation_id).first()
-            is_left = bool(pack(operation_id))
+            pack(operation_id, last_id)
+
+
+def _ends(operation_id: str) -> list[int]:
+    """Return the id of every unpacked point that is the last of AT_ONCE; reads them once."""
+    newest = PackedPoints.newest_id(operation_id)
+    unpacked = MetricPoint.objects.filter(operation_id=operation_id, id__gt=newest)
+    numbered = unpacked.annotate(rest=Mod(Window(RowNumber(), order_by="id"), AT_ONCE))
+    return list(numbered.filter(rest=0).order_by("id").values_list("id", flat=True))
 
 
 def split(operation_id: str, attempt: int, last_step: int) -> None:
