@@ -5,16 +5,18 @@ workers dead or frozen, no other process would detect their orphans.
 """
 
 import logging
+import os
+import signal
 from datetime import timedelta
 from functools import partial
 
 from django.conf import settings
-from django.db import connection
+from django.db import DatabaseError, InterfaceError, connection
 
 from apps.checkpoints import cleaning
 from apps.datasets import services as datasets
 from apps.datasets.uploads import services as uploads
-from apps.installation import counters, periodic
+from apps.installation import counters, periodic, schema
 from apps.notifications import alerts, deliveries, digests
 from apps.operations import outbox
 from apps.operations.files import exports
@@ -27,6 +29,7 @@ from trainops.http import recent_counts
 
 logger = logging.getLogger(__name__)
 CLEAN_UP = "clean-up"
+REFUSED = 2  # the exit code of commands that cannot start
 CLEAN_UP_CHECK_SECONDS = 60.0  # how often a worker looks whether it is due
 CLEAN_UP_RETRY = timedelta(minutes=10)
 
@@ -82,13 +85,18 @@ class Sweeper:
         self.loops = BackgroundLoops()
         self._is_started = False
 
-    def start(self, *, actor: str) -> None:
-        """Start the threads; a second call does nothing."""
+    def start(self, *, actor: str, pid: int | None = None) -> None:
+        """Start the threads; a second call does nothing.
+
+        pid: the process to end when a newer version contracts the schema; None: this one.
+        """
         if self._is_started:
             return
         self._is_started = True
         limits = settings.THRESHOLDS
         self.loops.start(limits.health_check_interval_seconds, see_the_database, "database")
+        seconds, ended = limits.reregistration_check_interval_seconds, pid or os.getpid()
+        self.loops.start(seconds, lambda: end_if_refused(ended), "migrations")
         self.loops.start(limits.orphan_check_interval_seconds, lambda: sweep(actor=actor), "sweep")
         self.loops.start(counters.FLUSH_SECONDS, counters.COUNTERS.flush, "counters")
         self.loops.start(deliveries.SEND_SECONDS, notify, "notifications")
@@ -110,8 +118,30 @@ def see_the_database() -> None:
     sweeps.DATABASE_CONTACT.saw_the_database()
 
 
+def end_if_refused(pid: int) -> None:
+    """End a process whose version does not work with the database since a migration."""
+    try:
+        schema.require_known()
+    except schema.WrongDatabase as error:
+        logger.error("ending: %s", error)  # noqa: TRY400 - it is expected: no traceback
+        os.kill(pid, signal.SIGTERM)
+
+
 SWEEPER = Sweeper()
 
 
 def start_in_web() -> None:
-    SWEEPER.start(actor="web")
+    """Sweep in a server process of web, whose parent is granian.
+
+    Raises SystemExit where this version does not work with the database: then granian ends, too.
+    """
+    try:
+        schema.require_usable()
+    except schema.WrongDatabase as error:
+        logger.error("%s", error)  # noqa: TRY400 - it is expected: no traceback
+        raise SystemExit(REFUSED) from error
+    except (DatabaseError, InterfaceError) as error:
+        logger.warning("the migrations of the database are not known yet: %s", error)
+    finally:
+        connection.close()
+    SWEEPER.start(actor="web", pid=os.getppid())

@@ -13,7 +13,7 @@ import time
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError, connection
 
-from apps.installation import counters
+from apps.installation import counters, schema
 from apps.operations.attempts.children import ForkServer
 from apps.operations.attempts.work import RUNTIME, WorkerRuntime, work_until_idle
 from apps.operations.models import Operation
@@ -179,6 +179,8 @@ class WorkerProcess:
         Once for each process, whatever row there is: one that was killed may have left it.
         """
         runtime = self.runtime
+        if self._is_refused():
+            return
         registry.forget_gone()
         if self.loops.are_stopped.is_set():
             return
@@ -208,6 +210,17 @@ class WorkerProcess:
         if not runtime.is_registered:
             runtime.is_registered = True
             self._look_for_work()  # messages that came before went by
+
+    def _is_refused(self) -> bool:
+        """Whether a newer version contracted the schema: then save everything and end."""
+        try:
+            schema.require_known()
+        except schema.WrongDatabase as error:
+            if not self.closing.is_set():
+                logger.error("ending: %s", error)  # noqa: TRY400 - it is expected: no traceback
+                os.kill(os.getpid(), signal.SIGTERM)
+            return True
+        return False
 
     def _read_stop_requests(self) -> None:
         """Read the stop requests of all that run here in one SELECT, then look for work."""

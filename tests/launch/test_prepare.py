@@ -96,10 +96,22 @@ def test_a_log_in_to_another_server_is_left_alone(data_dir):
 
 
 def test_a_database_of_a_newer_version_is_refused_before_it_is_touched():
-    MigrationRecorder(connection).record_applied("operations", "0999_from_the_future")
-    with pytest.raises(CannotStart, match=r"newer trainops \(it has operations.0999_from"):
+    MigrationRecorder(connection).record_applied("operations", "0999_contract_the_future")
+    with pytest.raises(CannotStart, match=r"newer trainops \(it has operations.0999_contract"):
         prepare()
     assert not User.objects.exists()
+
+
+def test_a_database_that_a_newer_version_only_expanded_is_used():
+    MigrationRecorder(connection).record_applied("operations", "0999_a_further_column")
+    assert prepare().migrated == 0
+
+
+def test_a_database_with_migrations_of_two_versions_is_refused():
+    MigrationRecorder(connection).record_applied("operations", "0999_a_further_column")
+    MigrationRecorder(connection).record_unapplied("workers", "0006_load_samples")
+    with pytest.raises(CannotStart, match="misses 1 migrations of this version"):
+        prepare()
 
 
 def test_the_demo_is_one_operation_of_each_kind_and_submitted_once():

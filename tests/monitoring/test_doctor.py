@@ -58,9 +58,10 @@ def test_database_and_migrations(monkeypatch):
         assert "1 migrations are missing" in problem(stores.migrations)
         cursor.execute(
             "INSERT INTO django_migrations (app, name, applied) VALUES "
-            "('workers', '0006_load_samples', '2026-01-01'), ('workers', '9999_new', '2026-01-01')"
+            "('workers', '0006_load_samples', '2026-01-01'), "
+            "('workers', '9999_contract_a', '2026-01-01')"
         )
-    assert "newer trainops (workers.9999_new)" in problem(stores.migrations)
+    assert "newer trainops (workers.9999_contract_a)" in problem(stores.migrations)
 
 
 def test_a_database_that_is_away_leaves_out_what_rests_on_it():

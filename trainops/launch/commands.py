@@ -14,6 +14,7 @@ from trainops.launch.refusal import CannotStart
 from trainops.launch.service import install_service
 from trainops.launch.testing import bench, chaos, test
 from trainops.launch.up import up
+from trainops.launch.upgrade import upgrade
 from trainops.paths import COMMAND
 
 HELP = f"""\
@@ -28,6 +29,7 @@ Local commands
   chaos            run a fault-injection test on a separate installation
   install          only set up
   doctor           find what is misconfigured in the installation, with the remedy
+  upgrade          with --check: what an upgrade to this version needs, and what must stop
   install-service  write systemd units of this installation, or a batch script of Slurm
   backup, restore  save the whole installation into a directory, and bring it back
 
@@ -90,6 +92,7 @@ OURS = {
     "chaos": chaos,
     "install": install,
     "doctor": doctor,
+    "upgrade": upgrade,
     "install-service": install_service,
     "backup": backup,
     "restore": restore,

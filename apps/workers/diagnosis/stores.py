@@ -4,15 +4,13 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-import django.apps
 import redis
 from django.conf import settings
 from django.db import DatabaseError, connection
-from django.db.migrations.executor import MigrationExecutor
 
 from apps.checkpoints import place
 from apps.datasets.storage import PLACE as DATASETS
-from apps.installation import storages
+from apps.installation import schema, storages
 from apps.operations.scheduling import readiness
 from apps.workers.diagnosis.findings import Diagnosis
 from apps.workers.models import LOCAL, Worker
@@ -44,16 +42,17 @@ def database() -> Iterator[Diagnosis]:
 
 
 def migrations() -> Iterator[Diagnosis]:
-    executor = MigrationExecutor(connection)
-    missing = executor.migration_plan(executor.loader.graph.leaf_nodes())
-    ours = {each.label for each in django.apps.apps.get_app_configs()
-            if each.name.startswith(("apps.", "trainops."))}  # fmt: skip
-    known = {*(executor.loader.disk_migrations or ()), *executor.loader.replacements}
-    applied = {each for each in executor.loader.applied_migrations or () if each[0] in ours}
-    if newer := sorted(applied - known):
+    missing, newer = schema.pending(), schema.unknown()
+    if any(map(schema.is_contract, newer)):
         yield Diagnosis.problem(
-            f"the database was changed by a newer trainops ({newer[0][0]}.{newer[0][1]})",
+            f"the database was changed by a newer trainops ({schema.listed(newer)})",
             "Update trainops here.",
+        )
+    elif newer and not missing:
+        yield Diagnosis.warning(
+            f"the database was changed by a newer trainops ({schema.listed(newer)}), with which "
+            "this version works",
+            "Complete the upgrade: update trainops here (docs/upgrading.md).",
         )
     elif missing:
         yield Diagnosis.problem(

@@ -1,0 +1,104 @@
+"""`upgrade --check`, and older versions that meet a newer database, as real processes."""
+
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+EXPANDED, CONTRACTED = "0999_a_further_column", "0999_contract_a_column"
+CELERY = ("-m", "celery", "--app", "trainops.celery")
+
+
+class Installation:
+    """A migrated SQLite database in a data directory of its own."""
+
+    def __init__(self, directory: Path) -> None:
+        self.env = {
+            **os.environ,
+            "TRAINOPS_DATA_DIR": str(directory),
+            "TRAINOPS_ADMIN_PASSWORD": "x",
+        }
+        self.env.pop("TRAINOPS_DATABASE_URL", None)
+        assert self.run("-m", "trainops.launch.prepare").returncode == 0
+
+    def run(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(
+            [sys.executable, *arguments],
+            cwd=ROOT, env=self.env, capture_output=True, text=True, timeout=120, check=False,
+        )  # fmt: skip
+
+    def execute(self, statement: str, *values: str) -> None:
+        path = Path(self.env["TRAINOPS_DATA_DIR"]) / "trainops.sqlite3"
+        with sqlite3.connect(path) as connection:
+            connection.execute(statement, values)
+        connection.close()
+
+    def record(self, name: str) -> None:
+        self.execute(
+            "INSERT INTO django_migrations (app, name, applied) "
+            "VALUES ('operations', ?, CURRENT_TIMESTAMP)",
+            name,
+        )
+
+    def check(self) -> tuple[int, Any]:
+        done = self.run("-m", "trainops", "upgrade", "--check", "-o", "json")
+        return done.returncode, json.loads(done.stdout or "null")
+
+
+@pytest.fixture
+def installation(tmp_path):
+    return Installation(tmp_path)
+
+
+def test_without_check_it_changes_nothing_and_says_what_does(installation):
+    done = installation.run("-m", "trainops", "upgrade")
+    assert done.returncode == 2
+    assert "got no --check" in done.stderr
+
+
+def test_the_check_tells_what_has_to_be_done(installation):
+    code, found = installation.check()
+    assert (code, found["verdict"], found["pending"]) == (0, "nothing to do", [])
+
+    installation.record(EXPANDED)
+    code, found = installation.check()
+    assert (code, found["verdict"]) == (0, "nothing to do")
+    assert found["unknown"] == [f"operations.{EXPANDED}"]
+
+    installation.record(CONTRACTED)
+    code, found = installation.check()
+    assert (code, found["verdict"]) == (2, "refused")
+    assert CONTRACTED in found["message"]
+
+    installation.execute("DELETE FROM django_migrations WHERE name LIKE '0999%'")
+    installation.execute("DELETE FROM django_migrations WHERE name = '0038_nodes'")
+    code, found = installation.check()
+    assert (code, found["verdict"], found["pending"]) == (
+        1,
+        "stop first",
+        ["operations.0038_nodes"],
+    )
+    assert found["running"] == 0
+
+
+@pytest.mark.parametrize(
+    "process",
+    [
+        (*CELERY, "worker"),
+        (*CELERY, "beat", "--pidfile="),
+        ("-m", "trainops.web", "--port", "0"),
+        ("-m", "trainops.launch.prepare"),
+    ],
+    ids=["worker", "beat", "web", "prepare"],
+)
+def test_an_older_version_does_not_start_with_a_contracted_database(installation, process):
+    installation.record(CONTRACTED)
+    done = installation.run(*process)
+    assert done.returncode != 0
+    assert f"operations.{CONTRACTED}" in done.stdout + done.stderr
