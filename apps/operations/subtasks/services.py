@@ -204,6 +204,7 @@ def _created(parent: Operation, requested: port.Subtask, given: Checkpoint) -> S
         recipe=parent.recipe,
         name=parent.name[: MAX_NAME_LENGTH - len(name)] + name,
         owner=parent.owner,
+        project=parent.project,
         config_given=parent.config_given,
         config=parent.config | {"limits": limits},
         config_hash=parent.config_hash,
