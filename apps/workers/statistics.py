@@ -13,7 +13,7 @@ from apps.checkpoints.models import Checkpoint
 from apps.datasets.models import Dataset
 from apps.operations.lifecycle import State
 from apps.operations.models import Operation
-from apps.workers.compute_time import END, FACTORS, HOUR_SECONDS, computing_since
+from apps.operations.models.compute_time import END, FACTORS, HOUR_SECONDS, computing_since
 from apps.workers.models import Worker
 from trainops.clock import seconds_from_now
 from trainops.kind import KINDS

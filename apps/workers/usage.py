@@ -9,7 +9,13 @@ from django.db.models import Count, DurationField, ExpressionWrapper, F, Sum
 from django.db.models.functions import TruncWeek
 from django.utils import timezone
 
-from apps.workers.compute_time import END, FACTORS, HOUR_SECONDS, computing_since
+from apps.operations.models.compute_time import (
+    END,
+    FACTORS,
+    HOUR_SECONDS,
+    computing_since,
+    monday_of,
+)
 
 By = Literal["project", "owner", "kind"]
 NAMES: dict[By, str] = {
@@ -43,7 +49,7 @@ def weekly_usage(by: By, num_weeks: int) -> list[Usage]:
 
     The newest week comes first, and in it who used most. A running attempt counts until now.
     """
-    first_week = _monday(timezone.now()) - (num_weeks - 1) * WEEK
+    first_week = monday_of(timezone.now()) - (num_weeks - 1) * WEEK
     attempts = computing_since(first_week).annotate(
         end=END, begins=TruncWeek("started_at", tzinfo=UTC), ends=TruncWeek(END, tzinfo=UTC)
     )
@@ -74,12 +80,7 @@ def _place(usage: Usage) -> tuple[int, float, str]:
 def _by_week(start: datetime, end: datetime) -> Iterator[tuple[datetime, timedelta]]:
     """Yield the weeks that a time is part of, and how much of it is in each."""
     while start < end:
-        week = _monday(start)
+        week = monday_of(start)
         until = min(end, week + WEEK)
         yield week, until - start
         start = until
-
-
-def _monday(moment: datetime) -> datetime:
-    day = moment.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    return day - timedelta(days=day.weekday())

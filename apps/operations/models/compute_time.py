@@ -1,6 +1,7 @@
 """How long attempts computed, by their rows: times their processes, and times their GPUs."""
 
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.db.models import (
@@ -16,7 +17,7 @@ from django.db.models import (
 from django.db.models.expressions import Combinable
 from django.db.models.functions import Coalesce, Length, Replace
 
-from apps.operations.models import Attempt
+from apps.operations.models.records import Attempt
 from trainops.clock import DatabaseNow
 
 HOUR_SECONDS = 3600
@@ -40,3 +41,9 @@ def computing_since(moment: Any) -> QuerySet[Attempt]:
     """
     is_late = Q(ended_at=None) | Q(ended_at__gt=moment)
     return Attempt.objects.filter(is_late, operation__takes_slot=True).order_by()
+
+
+def monday_of(moment: datetime) -> datetime:
+    """Return the beginning of a moment's week, in UTC."""
+    day = moment.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    return day - timedelta(days=day.weekday())
