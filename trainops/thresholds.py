@@ -127,6 +127,18 @@ class Thresholds(BaseSettings):
     max_active_operations_per_person: NonNegativeInt = Field(
         10_000, description="Maximum waiting and running operations per user; 0: no limit."
     )
+    max_slots_per_person: NonNegativeInt = Field(
+        0,
+        description="Maximum slots of running operations per user without a share; 0: no limit.",
+    )
+    max_gpus_per_person: NonNegativeInt = Field(
+        0, description="Maximum GPUs of running operations per user without a share; 0: no limit."
+    )
+    max_gpu_hours_per_person: NonNegativeFloat = Field(
+        0,
+        description="GPU hours of a week per user without a share after which no further "
+        "operation starts on a GPU; 0: no limit.",
+    )
     max_studies_per_person: NonNegativeInt = Field(
         10_000, description="Maximum studies per user; 0: no limit."
     )

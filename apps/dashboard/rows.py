@@ -44,6 +44,7 @@ class ListColumns(AccessRow, NeedRow):
     queue: str
     priority: int
     name: str
+    project: str
     reason: str
     stop_requested_at: datetime | None
     not_before: datetime | None

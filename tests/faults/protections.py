@@ -260,15 +260,15 @@ PROTECTIONS = [
     Protection(
         "what is more urgent goes first",
         "apps.operations.scheduling.claims:claim",
-        "candidate = candidates.next_first().first()",
+        "candidate = candidates.first()",
         'candidate = candidates.order_by("queued_at").first()',
         f"{CLAIMS}::test_the_highest_priority_goes_first_then_the_longest_waiting",
     ),
     Protection(
         "an operation is taken only by a worker that has what it needs",
         "apps.operations.scheduling.claims:claim",
-        "waiting = candidates = available(worker_id, offer)",
-        "waiting = candidates = Operation.objects.due()",
+        "waiting = candidates = available(worker_id, offer, known).exclude(pk__in=passed)",
+        "waiting = candidates = Operation.objects.due().next_first()",
         f"{CLAIMS}::test_an_operation_that_needs_a_gpu_waits_for_a_worker_that_has_one",
     ),
     Protection(

@@ -106,13 +106,13 @@ def test_what_does_not_wait_waits_for_nothing():
 
 
 @pytest.mark.slow
-def test_a_page_of_them_costs_two_queries(django_assert_num_queries):
+def test_a_page_of_them_costs_three_queries(django_assert_num_queries):
     register()
     found = [
         {name: getattr(rows.submitted(device="cuda"), name) for name in queue_status.FIELDS}
         for _ in range(5)
     ]
-    with django_assert_num_queries(2):
+    with django_assert_num_queries(3):
         waits = queue_status.of_all(found)
     assert {wait.code for wait in waits.values()} == {BlockingReason.NO_GPU}
     with django_assert_num_queries(0):

@@ -68,6 +68,7 @@ class ListRow(LiveRow, NeedRow):
     kind: str
     recipe: str
     name: str
+    project: str
     priority: int
     queue: str
     restarts_used: int

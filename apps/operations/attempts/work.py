@@ -19,7 +19,7 @@ from apps.operations.models import Attempt, Node, Operation
 from apps.operations.placement import Offer
 from apps.operations.scheduling import claims
 from apps.operations.scheduling.dispatch import dispatch
-from apps.operations.scheduling.reservations import available
+from apps.operations.scheduling.reservations import is_any_available
 from apps.operations.scheduling.slots import SLOTS, RunningAttempt, Slots
 from trainops import log_format
 from trainops.kind import KINDS
@@ -93,7 +93,7 @@ class WorkerRuntime:
         offer = self.offer()
         if Node.objects.pending(self.worker_id).exists():
             return True
-        return bool(offer.free_slots) and available(self.worker_id, offer).exists()
+        return bool(offer.free_slots) and is_any_available(self.worker_id, offer)
 
 
 RUNTIME = WorkerRuntime()

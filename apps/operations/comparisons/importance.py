@@ -28,7 +28,7 @@ RETRY_SECONDS = 3
 _limit = ConcurrencyLimit(1)
 
 
-class Share(TypedDict):
+class FieldShare(TypedDict):
     """The part of the target's variance that a forest explains by a field, from 0 to 1."""
 
     field: str
@@ -40,7 +40,7 @@ class Importance(TypedDict):
 
     target: str
     num_operations: int
-    shares: list[Share]
+    shares: list[FieldShare]
     problem: str
 
 
@@ -96,7 +96,7 @@ def of(dimensions: Sequence[Dimension], are_completed: Sequence[bool], target: s
         return _without(target, len(rows), "No config field differs between these operations.")
     shares = _shares({"fields": fields, "targets": targets})
     ordered = sorted(shares.items(), key=lambda item: (-item[1], item[0]))
-    found = [Share(field=name, share=share) for name, share in ordered]
+    found = [FieldShare(field=name, share=share) for name, share in ordered]
     return {"target": target, "num_operations": len(rows), "shares": found, "problem": ""}
 
 

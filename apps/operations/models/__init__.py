@@ -17,6 +17,7 @@ from apps.operations.models.records import (
 )
 from apps.operations.models.references import DatasetUse, ModelUse
 from apps.operations.models.saved_views import SavedView
+from apps.operations.models.shares import Share
 from apps.operations.models.subtasks import Subtask
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "OperationQuerySet",
     "PackedPoints",
     "SavedView",
+    "Share",
     "Study",
     "Subscription",
     "Subtask",

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 from django.db import models, transaction
 from django.db.models import OrderBy, Q
+from django.db.models.expressions import Combinable
 from django.db.models.functions import Coalesce
+from django.db.models.lookups import Exact, LessThan
 
 from apps.installation.counters import COUNTERS
 from apps.operations import attention
@@ -67,14 +69,23 @@ class OperationQuerySet(models.QuerySet["Operation"]):
         is_soon = Q(first_checkpoint_seconds__lte=int(seconds))
         return self.filter(is_soon | Q(first_checkpoint_seconds=None))
 
-    def next_first(self) -> Self:
-        """In the order in which they are taken."""
-        return self.order_by("-priority", "queued_at", "id")
+    def next_first(self, *use: Combinable) -> Self:
+        """In the order in which they are taken.
 
-    def sooner_than(self, priority: int, queued_at: datetime) -> Self:
-        """Those that are taken before an operation of this priority and age."""
-        is_older = Q(priority=priority, queued_at__lt=queued_at)
-        return self.filter(Q(priority__gt=priority) | is_older)
+        use: within a priority, the least of these goes first (see `shares.Shares.order`).
+        """
+        return self.order_by("-priority", *use, "queued_at", "id")
+
+    def sooner_than(self, priority: int, queued_at: datetime, *use: tuple[Combinable, int]) -> Self:
+        """Those that are taken before an operation of this priority and age.
+
+        use: what `next_first` orders by, each with the value of that operation.
+        """
+        is_sooner = Q(queued_at__lt=queued_at)
+        for expression, value in reversed(use):
+            is_equal = Q(Exact(expression, value))
+            is_sooner = Q(LessThan(expression, value)) | (is_equal & is_sooner)
+        return self.filter(Q(priority__gt=priority) | (Q(priority=priority) & is_sooner))
 
     def whole(self) -> Self:
         """Without subtasks."""

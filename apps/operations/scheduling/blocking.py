@@ -11,6 +11,7 @@ from enum import StrEnum
 
 from apps.operations.lifecycle import Reason
 from apps.operations.placement import GB, Need, ServingWorker
+from apps.operations.sharing import Allowance, first_exceeded
 from trainops.serving import NUM_WAIT_SLOTS
 
 
@@ -31,6 +32,7 @@ class BlockingReason(StrEnum):
     WORKERS_ENDING = "WORKERS_ENDING"
     STORAGE_AWAY = "STORAGE_AWAY"
     DISK_SHORT = "DISK_SHORT"
+    SHARE_USED_UP = "SHARE_USED_UP"
     WORKERS_BUSY = "WORKERS_BUSY"
     SOON = "SOON"
 
@@ -50,6 +52,7 @@ class WaitingOperation:
     need: Need = field(default_factory=Need)
     paused_until: datetime | None = None
     reason: Reason = Reason.NONE  # why it is paused
+    allowances: Sequence[Allowance] = ()  # of its owner and project
     num_ahead: int | None = None  # due operations that go first; None: not counted
 
 
@@ -75,8 +78,11 @@ def queue_status_of(
 
 
 def able(waiting: WaitingOperation, workers: Sequence[ServingWorker]) -> list[ServingWorker]:
-    """Return the workers that could take the operation, if they are busy or not."""
-    *questions, _ = QUESTIONS
+    """Return the workers that could take the operation, if they are busy or not.
+
+    Whatever its owner and project use.
+    """
+    *questions, _, _ = QUESTIONS
     return [each for each in workers if all(one.admits(waiting, each) for one in questions)]
 
 
@@ -154,6 +160,15 @@ def _has_memory(waiting: WaitingOperation, worker: ServingWorker) -> bool:
 
 def _has_disk(waiting: WaitingOperation, worker: ServingWorker) -> bool:
     return worker.disk_bytes is None or worker.disk_bytes >= waiting.need.disk_bytes
+
+
+def _on_gpus(waiting: WaitingOperation, worker: ServingWorker) -> bool:
+    return waiting.need.device != "cpu" and bool(worker.gpus)
+
+
+def _is_allowed(waiting: WaitingOperation, worker: ServingWorker) -> bool:
+    on_gpus = _on_gpus(waiting, worker)
+    return first_exceeded(waiting.allowances, waiting.need, on_gpus=on_gpus) is None
 
 
 def _is_free(waiting: WaitingOperation, worker: ServingWorker) -> bool:
@@ -238,6 +253,13 @@ def _no_disk(waiting: WaitingOperation, workers: Sequence[ServingWorker]) -> str
         f"Not enough disk space for checkpoints: {_size(most.disk_bytes or 0)} free on "
         f"{most.worker_id}, {_size(waiting.need.disk_bytes)} required for two checkpoints."
     )
+
+
+def _share_used_up(waiting: WaitingOperation, workers: Sequence[ServingWorker]) -> str:
+    on_gpus = all(_on_gpus(waiting, each) for each in workers)
+    exceeded = first_exceeded(waiting.allowances, waiting.need, on_gpus=on_gpus)
+    why = exceeded.explain(waiting.need, on_gpus=on_gpus) if exceeded else "it is used up"
+    return f"Waiting for its share: {why}."
 
 
 def _busy(waiting: WaitingOperation, workers: Sequence[ServingWorker]) -> str:
@@ -347,6 +369,12 @@ QUESTIONS = (
         _has_disk,
         _no_disk,
         lambda waiting: f"have {_size(waiting.need.disk_bytes)} of disk space for checkpoints",
+    ),
+    Question(
+        BlockingReason.SHARE_USED_UP,
+        _is_allowed,
+        _share_used_up,
+        lambda _: "exceed no limit of its owner or project",
     ),
     Question(
         BlockingReason.WORKERS_BUSY,

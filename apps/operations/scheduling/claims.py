@@ -15,9 +15,10 @@ from apps.installation.counters import COUNTERS
 from apps.operations.lifecycle import Reason, ReportedError, State
 from apps.operations.models import Attempt, Node, Operation, OperationQuerySet
 from apps.operations.placement import Offer, ServingWorker
-from apps.operations.scheduling import crash_loops, gangs, queue_status, restarts
+from apps.operations.scheduling import crash_loops, gangs, queue_status, restarts, shares
 from apps.operations.scheduling.reservations import available
 from apps.operations.scheduling.saved import with_what_was_saved
+from apps.operations.sharing import max_nodes
 from trainops.clock import DatabaseNow, seconds_from_now
 
 
@@ -28,27 +29,46 @@ class Fenced(Exception):
 def claim(*, worker_id: str, host: str, offer: Offer) -> Operation | None:
     """Take the best waiting operation: highest priority first, then the longest waiting.
 
-    Only what fits the offer; what does not holds up nothing behind it, but for operations of
-    several processes (see `reservations`). Returns it RUNNING under a new attempt with a lease, or
-    None when nothing fits.
+    Within a priority, the owner that uses the least in proportion to its weight goes first.
+    Only what fits the offer and the shares; what does not holds up nothing behind it, but for
+    operations of several processes (see `reservations`). Returns it RUNNING under a new attempt
+    with a lease, or None when nothing fits.
     """
-    waiting = candidates = available(worker_id, offer)
-    if connection.features.has_select_for_update_skip_locked:
-        # Of its own rows: PostgreSQL locks none of what is joined and may be absent.
-        candidates = waiting.select_for_update(skip_locked=True, of=("self",))
-    while waiting.exists():  # asked first: SQLite has one lock for all who might write
+    passed: list[str] = []  # for which another claim was faster, or too little is free
+    while Operation.objects.due().fitting(offer).exclude(pk__in=passed).exists():
+        known = shares.current()
+        waiting = candidates = available(worker_id, offer, known).exclude(pk__in=passed)
+        if connection.features.has_select_for_update_skip_locked:
+            # Of its own rows: PostgreSQL locks none of what is joined and may be absent.
+            candidates = waiting.select_for_update(skip_locked=True, of=("self",))
+        if not waiting.exists():  # asked first: SQLite has one lock for all who might write
+            return None
         with transaction.atomic():
-            candidate = candidates.next_first().first()
+            candidate = candidates.first()
             if candidate is None:
                 return None
             if offer.is_node and _is_promised(candidate, worker_id):
                 return None
             nodes = _others(candidate, worker_id)
+            if nodes is not None and known.of(candidate.owner_id, candidate.project):
+                nodes = _allowed(candidate, nodes, offer)
             if nodes is not None and _take(candidate, worker_id, host, offer, nodes):
                 return Operation.objects.get(pk=candidate.pk)
-        if nodes is None:  # another claim was faster
-            waiting, candidates = (each.exclude(pk=candidate.pk) for each in (waiting, candidates))
+        passed.append(candidate.pk)
     return None
+
+
+def _allowed(
+    candidate: Operation, others: Sequence[ServingWorker], offer: Offer
+) -> Sequence[ServingWorker] | None:
+    """Return as many of the other workers as its shares allow; None: they do not allow it.
+
+    Another claim may have used them up meanwhile; from now on none does.
+    """
+    allowances = shares.locked(candidate)
+    on_gpus = bool(offer.choose(candidate.need))
+    number = max_nodes(allowances, candidate.need, on_gpus=on_gpus)
+    return others[: number - 1] if number else None
 
 
 def _is_promised(candidate: Operation, worker_id: str) -> bool:

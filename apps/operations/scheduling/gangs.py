@@ -13,17 +13,18 @@ from django.db.models import Q
 from apps.operations.models import Node, Operation, OperationQuerySet
 from apps.operations.placement import ServingWorker
 from apps.operations.scheduling.blocking import WaitingOperation, able, free
+from apps.operations.scheduling.shares import Shares
 from trainops.clock import DatabaseNow
 
 MAX_LOOKED_AT = 20  # operations of several nodes, the next first
 
 
 def without_incomplete(
-    fitting: OperationQuerySet, worker_id: str, known: Sequence[ServingWorker]
+    fitting: OperationQuerySet, worker_id: str, known: Sequence[ServingWorker], shares: Shares
 ) -> OperationQuerySet:
     """Leave out operations of several nodes for which too few other workers are free."""
     possible = fitting.gangs().filter(min_nodes__lte=len(known))
-    several = possible.next_first()[:MAX_LOOKED_AT]
+    several = possible.next_first(*shares.order)[:MAX_LOOKED_AT]
     complete = [each.pk for each in several if others(each, worker_id, known) is not None]
     return fitting.filter(Q(nodes=1) | Q(pk__in=complete))
 

@@ -15,7 +15,10 @@ from django.utils import timezone
 from apps.operations.lifecycle import WAITING, Reason, State
 from apps.operations.models import Attempt, Node, Operation
 from apps.operations.placement import Need, ServingWorker
+from apps.operations.scheduling import shares
 from apps.operations.scheduling.blocking import QueueStatus, WaitingOperation, queue_status_of
+from apps.operations.scheduling.shares import Shares
+from apps.operations.sharing import Allowance
 
 
 class NeedRow(TypedDict):
@@ -44,6 +47,8 @@ class WaitingRow(BlockedRow):
 
     id: str
     state: str
+    owner_id: int | None
+    project: str
     priority: int
     queued_at: datetime
     not_before: datetime | None
@@ -84,7 +89,8 @@ def of(row: WaitingRow) -> QueueStatus | None:
     """Return what one operation waits for, with its place in the line; None if it does not wait."""
     if row["state"] not in WAITING:
         return None
-    return _explained(row, workers(), num_ahead=_num_ahead(row))
+    known = shares.current()
+    return _explained(row, workers(), known, num_ahead=_num_ahead(row, known))
 
 
 def of_operation(operation: Operation) -> QueueStatus | None:
@@ -92,13 +98,15 @@ def of_operation(operation: Operation) -> QueueStatus | None:
 
 
 def of_all(rows: Iterable[WaitingRow]) -> Mapping[str, QueueStatus]:
-    """Return by id what those of them that wait are waiting for; two queries, or none.
+    """Return by id what those of them that wait are waiting for; a few queries, or none.
 
     Without their places in the line, which would be a query for each.
     """
     waiting = [row for row in rows if row["state"] in WAITING]
-    known = workers() if waiting else []
-    return {row["id"]: _explained(row, known) for row in waiting}
+    if not waiting:
+        return {}
+    known, known_shares = workers(), shares.current(has_order=False)
+    return {row["id"]: _explained(row, known, known_shares) for row in waiting}
 
 
 def workers() -> list[ServingWorker]:
@@ -132,14 +140,22 @@ def workers() -> list[ServingWorker]:
     ]
 
 
-def obstacle(row: BlockedRow, known: Sequence[ServingWorker]) -> QueueStatus:
+def obstacle(
+    row: BlockedRow, known: Sequence[ServingWorker], allowances: Sequence[Allowance] = ()
+) -> QueueStatus:
     """Return what a waiting operation waits for, pauses and its place in the line left aside."""
-    waiting = WaitingOperation(kind=row["kind"], label=row["queue"], need=_need(row))
+    waiting = WaitingOperation(
+        kind=row["kind"], label=row["queue"], need=_need(row), allowances=allowances
+    )
     return queue_status_of(waiting, known, moment=timezone.now())
 
 
 def _explained(
-    row: WaitingRow, known: Sequence[ServingWorker], *, num_ahead: int | None = None
+    row: WaitingRow,
+    known: Sequence[ServingWorker],
+    known_shares: Shares,
+    *,
+    num_ahead: int | None = None,
 ) -> QueueStatus:
     not_before = row["not_before"]
     waiting = WaitingOperation(
@@ -149,6 +165,7 @@ def _explained(
         paused_until=timezone.localtime(not_before) if not_before else None,
         reason=Reason(row["reason"]),
         num_ahead=num_ahead,
+        allowances=known_shares.of(row["owner_id"], row["project"]),
     )
     return queue_status_of(waiting, known, moment=timezone.now())
 
@@ -167,9 +184,10 @@ def _need(row: NeedRow) -> Need:
     )
 
 
-def _num_ahead(row: WaitingRow) -> int:
+def _num_ahead(row: WaitingRow, known: Shares) -> int:
     """Return how many of the same kind and label, for a place of the same sort, go first."""
     due = Operation.objects.due().filter(
         kind=row["kind"], queue=row["queue"], takes_slot=row["takes_slot"]
     )
-    return due.sooner_than(row["priority"], row["queued_at"])[:MAX_AHEAD].count()
+    places = known.places(row["owner_id"], row["project"])
+    return due.sooner_than(row["priority"], row["queued_at"], *places)[:MAX_AHEAD].count()

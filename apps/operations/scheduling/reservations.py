@@ -1,7 +1,8 @@
 """Reservations: operations of several processes or nodes are not overtaken forever by small ones.
 
 Where one of the first does not fit, as many workers as it needs take nothing that comes after it,
-until enough of their slots are free. One that too few workers could compute reserves nothing.
+until enough of their slots are free. One that too few workers could compute reserves nothing, nor
+does one whose share is used up.
 """
 
 from collections.abc import Sequence
@@ -12,25 +13,36 @@ from django.db.models import Q
 from apps.operations.models import Operation, OperationQuerySet
 from apps.operations.placement import Need, Offer, ServingWorker
 from apps.operations.scheduling import gangs, queue_status
+from apps.operations.scheduling.shares import Shares, current
 
 MAX_LOOKED_AT = 20  # operations of several processes or nodes, the next first
 
 
-def available(worker_id: str, offer: Offer) -> OperationQuerySet:
-    """Return what a worker may claim now."""
-    fitting = Operation.objects.due().fitting(offer)
+def available(worker_id: str, offer: Offer, shares: Shares) -> OperationQuerySet:
+    """Return what a worker may claim now, the next first."""
+    on_gpus = any(each.devices for each in offer.free_slots)
+    fitting = Operation.objects.due().fitting(offer).filter(shares.allowed(on_gpus=on_gpus))
     has_gangs = offer.is_node and Operation.objects.due().gangs().exists()
     known = queue_status.workers() if has_gangs else []
     if has_gangs:
-        fitting = gangs.without_incomplete(fitting, worker_id, known)
-    reserved_for = _reserved_for(worker_id, offer, known)
+        fitting = gangs.without_incomplete(fitting, worker_id, known, shares)
+    reserved_for = _reserved_for(worker_id, offer, known, shares)
     if reserved_for is None:
-        return fitting
-    sooner = fitting.sooner_than(reserved_for.priority, reserved_for.queued_at)
-    return sooner | fitting.filter(takes_slot=False)
+        return fitting.next_first(*shares.order)
+    places = shares.places(reserved_for.owner_id, reserved_for.project)
+    sooner = fitting.sooner_than(reserved_for.priority, reserved_for.queued_at, *places)
+    return (sooner | fitting.filter(takes_slot=False)).next_first(*shares.order)
 
 
-def _reserved_for(worker_id: str, offer: Offer, known: Sequence[ServingWorker]) -> Operation | None:
+def is_any_available(worker_id: str, offer: Offer) -> bool:
+    """Whether a worker may claim something now; one query if nothing that is due fits."""
+    fitting = Operation.objects.due().fitting(offer)
+    return fitting.exists() and available(worker_id, offer, current()).exists()
+
+
+def _reserved_for(
+    worker_id: str, offer: Offer, known: Sequence[ServingWorker], shares: Shares
+) -> Operation | None:
     """Return the first operation that this worker makes room for.
 
     known: all workers; empty where no operation of several nodes is due.
@@ -38,10 +50,11 @@ def _reserved_for(worker_id: str, offer: Offer, known: Sequence[ServingWorker]) 
     whole = offer.all_slots
     if whole is None or (whole.num_slots < 2 and not known):
         return None
-    possible = Operation.objects.due().fitting(replace(offer, free_slots=[whole]))
+    allowed = shares.allowed(on_gpus=bool(whole.devices))
+    possible = Operation.objects.due().fitting(replace(offer, free_slots=[whole])).filter(allowed)
     several = possible.filter(
         Q(nodes=1, processes__gt=1) | Q(nodes__gt=1, min_nodes__lte=len(known))
-    ).next_first()[:MAX_LOOKED_AT]
+    ).next_first(*shares.order)[:MAX_LOOKED_AT]
     uncertain = [each for each in several if each.nodes > 1 or not offer.allows(each.need)]
     if uncertain and not known:
         known = queue_status.workers()

@@ -19,7 +19,9 @@ from apps.operations.scheduling.blocking import BlockingReason, QueueStatus
 from apps.operations.scheduling.queue_status import BlockedRow
 from trainops.process.protocol import now
 
-NOT_STUCK = frozenset({BlockingReason.WORKERS_BUSY, BlockingReason.SOON})
+NOT_STUCK = frozenset(
+    {BlockingReason.SHARE_USED_UP, BlockingReason.WORKERS_BUSY, BlockingReason.SOON}
+)
 GROUP_FIELDS = ("kind", "queue", *queue_status.NEED_FIELDS)  # equal: blocked alike
 MAX_GROUPS, MAX_CHANGED = 1000, 500  # of one sweep; the next ones do the rest
 Key = tuple[tuple[object, ...], BlockingReason]

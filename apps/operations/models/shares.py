@@ -1,0 +1,74 @@
+"""Limits and weights of owners and projects."""
+
+from typing import Final
+
+from django.conf import settings
+from django.core.exceptions import ValidationError
+from django.core.validators import MaxValueValidator, MinValueValidator
+from django.db import models
+from django.db.models import Q
+
+MIN_WEIGHT: Final = 0.001
+MAX_WEIGHT: Final = 1000.0
+_HAS_OWNER: Final = Q(owner__isnull=False)
+
+
+class Share(models.Model):
+    """What an owner or a project may use, and its weight in the order of claims.
+
+    An empty limit is none.
+    """
+
+    owner = models.OneToOneField(
+        settings.AUTH_USER_MODEL, models.CASCADE, null=True, blank=True, related_name="share"
+    )
+    project = models.CharField(max_length=64, blank=True, default="", db_default="")
+    weight = models.FloatField(
+        default=1.0,
+        db_default=1.0,
+        validators=[MinValueValidator(MIN_WEIGHT), MaxValueValidator(MAX_WEIGHT)],
+        help_text="Part of the slots in proportion to other owners or projects.",
+    )
+    max_slots = models.PositiveIntegerField(
+        null=True, blank=True, help_text="Maximum slots of running operations."
+    )
+    max_gpus = models.PositiveIntegerField(
+        null=True, blank=True, help_text="Maximum GPUs of running operations."
+    )
+    gpu_hours_per_week = models.FloatField(
+        null=True,
+        blank=True,
+        validators=[MinValueValidator(0)],
+        help_text="GPU hours of a week, from Monday to Sunday in UTC, after which no further "
+        "operation starts on a GPU.",
+    )
+
+    class Meta:
+        ordering = ["owner__username", "project"]
+        constraints = [
+            models.CheckConstraint(
+                condition=(_HAS_OWNER & Q(project="")) | (~_HAS_OWNER & ~Q(project="")),
+                name="share_of_an_owner_or_a_project",
+            ),
+            models.CheckConstraint(
+                condition=Q(weight__gte=MIN_WEIGHT, weight__lte=MAX_WEIGHT),
+                name="share_weight_is_in_range",
+            ),
+            models.CheckConstraint(
+                condition=Q(gpu_hours_per_week=None) | Q(gpu_hours_per_week__gte=0),
+                name="share_gpu_hours_are_not_negative",
+            ),
+            models.UniqueConstraint(
+                fields=["project"], condition=~Q(project=""), name="one_share_per_project"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"project {self.project}" if self.project else str(self.owner)
+
+    def clean(self) -> None:
+        """Raise ValidationError unless it is of an owner or of a project."""
+        self.project = self.project.strip()
+        if bool(self.owner_id) == bool(self.project):
+            given = f"{self.owner} and {self.project!r}" if self.project else "none"
+            raise ValidationError({"project": f"got {given}; allowed: an owner or a project"})

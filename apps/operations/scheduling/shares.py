@@ -1,0 +1,243 @@
+"""Shares at this moment: limits, weights, and what running operations use of them.
+
+Only rows of shares and of running attempts are read; attempts of this week only where GPU hours are
+limited.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from django.conf import settings
+from django.contrib.auth.models import User
+from django.db.models import (
+    Case,
+    DurationField,
+    ExpressionWrapper,
+    F,
+    IntegerField,
+    Q,
+    Sum,
+    Value,
+    When,
+)
+from django.db.models.functions import Greatest
+from django.utils import timezone
+
+from apps.operations.lifecycle import State
+from apps.operations.models import Attempt, Operation, Share
+from apps.operations.models.compute_time import (
+    END,
+    FACTORS,
+    HOUR_SECONDS,
+    computing_since,
+    monday_of,
+)
+from apps.operations.sharing import Allowance
+
+Key = int | str | None  # of an owner or a project
+_NAMES: Final = {
+    "owner_key": F("operation__owner"),
+    "owner_name": F("operation__owner__username"),
+    "project": F("operation__project"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """The places of owners, or of projects, within a priority: the least use goes first."""
+
+    column: str
+    places: Mapping[Key, int]  # of those that use something; all others have place 0
+
+    @property
+    def expression(self) -> Case:
+        by_place: dict[int, list[Key]] = defaultdict(list)
+        for key, place in self.places.items():
+            by_place[place].append(key)
+        whens = [
+            When(_is_one_of(self.column, keys), Value(each)) for each, keys in by_place.items()
+        ]
+        return Case(*whens, default=Value(0), output_field=IntegerField())
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """What owners and projects may use, and use now."""
+
+    owners: Mapping[Key, Allowance]  # that have a share or use something
+    projects: Mapping[Key, Allowance]
+    default: Allowance  # of all other owners
+
+    @property
+    def has_limits(self) -> bool:
+        known = (self.default, *self.owners.values(), *self.projects.values())
+        return any(each.has_limits for each in known)
+
+    def of(self, owner_id: int | None, project: str) -> list[Allowance]:
+        """Return what limits the operations of an owner in a project."""
+        of_owner = None if owner_id is None else self.owners.get(owner_id, self.default)
+        found = of_owner, self.projects.get(project)
+        return [each for each in found if each is not None and each.has_limits]
+
+    def allowed(self, *, on_gpus: bool) -> Q:
+        """Return the condition of the operations that may start now.
+
+        on_gpus: whether those that may use GPUs would use them.
+        """
+        if not self.has_limits:
+            return Q()
+        exceeded = self._exceeded(lambda each: each.slots_left)
+        if on_gpus:
+            exceeded |= ~Q(device="cpu") & self._exceeded(lambda each: each.gpus_left)
+        return ~exceeded
+
+    def _exceeded(self, left: Callable[[Allowance], int | None]) -> Q:
+        """Return the condition of the operations that need more of something than is left."""
+        found = Q(pk__in=[])
+        for column, allowances in (("owner", self.owners), ("project", self.projects)):
+            keys_by_left: dict[int, list[Key]] = defaultdict(list)
+            for key, allowance in allowances.items():
+                if (number := left(allowance)) is not None:
+                    keys_by_left[number].append(key)
+            for number, keys in keys_by_left.items():
+                found |= _is_one_of(column, keys) & _needs_more_than(number)
+        if (number := left(self.default)) is not None:
+            others = Q(owner__isnull=False) & ~_is_one_of("owner", list(self.owners))
+            found |= others & _needs_more_than(number)
+        return found
+
+    @property
+    def rankings(self) -> list[Ranking]:
+        """Return the order within a priority: by owners; by projects if one has a weight."""
+        found = [_ranking("owner", self.owners)]
+        if any(each.weight != 1 for each in self.projects.values()):
+            found.append(_ranking("project", self.projects))
+        return [each for each in found if each.places]
+
+    @property
+    def order(self) -> list[Case]:
+        """Return what `next_first` orders by within a priority."""
+        return [each.expression for each in self.rankings]
+
+    def places(self, owner_id: int | None, project: str) -> list[tuple[Case, int]]:
+        """Return the place of an operation in each part of this order; see `sooner_than`."""
+        keys: Mapping[str, Key] = {"owner": owner_id, "project": project}
+        return [(each.expression, each.places.get(keys[each.column], 0)) for each in self.rankings]
+
+
+def current(*, has_order: bool = True) -> Shares:
+    """Read all shares and what is used of them: two queries, three if GPU hours are limited.
+
+    has_order: False where only limits count; then, without any, it is one query.
+    """
+    shares = list(Share.objects.select_related("owner"))
+    default = _default()
+    owners: dict[Key, Allowance] = {each.owner_id: _limits(each) for each in shares}
+    owners.pop(None, None)  # shares of projects
+    projects: dict[Key, Allowance] = {each.project: _limits(each) for each in shares}
+    projects.pop("", None)
+    known = Shares(owners, projects, default)
+    if not (has_order or known.has_limits):
+        return known
+    use = _Use(owners, projects, default)
+    for row in _running():
+        use.add(row, slots=row["slots"], gpus=row["gpus"])
+    every = default, *owners.values(), *projects.values()
+    if any(each.max_gpu_hours is not None for each in every):
+        for row in _of_this_week():
+            hours = row["took"].total_seconds() / HOUR_SECONDS
+            use.add(row, gpu_hours=max(0.0, hours) * row["num_gpus"])
+    return known
+
+
+def locked(operation: Operation) -> list[Allowance]:
+    """Return what limits an operation, and how much of it is used.
+
+    No other claim changes that until the transaction ends.
+    """
+    owner = User.objects.filter(operations=operation).order_by()
+    project = Share.objects.filter(project=operation.project).exclude(project="").order_by()
+    for rows in (owner, project):
+        list(rows.select_for_update(of=("self",), no_key=True).values_list("pk", flat=True))
+    return current(has_order=False).of(operation.owner_id, operation.project)
+
+
+@dataclass(frozen=True, slots=True)
+class _Use:
+    """Allowances to which the use of running operations is added."""
+
+    owners: dict[Key, Allowance]
+    projects: dict[Key, Allowance]
+    default: Allowance
+
+    def add(self, row: Mapping[str, Any], **amounts: float) -> None:
+        key, name, project = row["owner_key"], row["owner_name"], row["project"]
+        of_others = Allowance("") if key is None else replace(self.default, name=name)
+        _add(self.owners, key, of_others, amounts)
+        _add(self.projects, project, Allowance(f"project {project}"), amounts)
+
+
+def _add(
+    known: dict[Key, Allowance], key: Key, new: Allowance, amounts: Mapping[str, float]
+) -> None:
+    before = known.get(key, new)
+    known[key] = replace(
+        before, **{name: getattr(before, name) + amount for name, amount in amounts.items()}
+    )
+
+
+def _limits(share: Share) -> Allowance:
+    return Allowance(
+        str(share), share.weight, share.max_slots, share.max_gpus, share.gpu_hours_per_week
+    )
+
+
+def _default() -> Allowance:
+    thresholds = settings.THRESHOLDS
+    return Allowance(
+        "its owner",
+        max_slots=thresholds.max_slots_per_person or None,
+        max_gpus=thresholds.max_gpus_per_person or None,
+        max_gpu_hours=thresholds.max_gpu_hours_per_person or None,
+    )
+
+
+def _running() -> Iterator[Any]:
+    """Yield the slots and GPUs in use, by owner and project. Coordinators take none."""
+    running = Attempt.objects.filter(
+        operation__state=State.RUNNING,
+        operation__takes_slot=True,
+        number=F("operation__attempt"),
+    )
+    rows: Any = running.order_by().values(**_NAMES)
+    yield from rows.annotate(slots=Sum(FACTORS["processes"]), gpus=Sum(FACTORS["num_gpus"]))
+
+
+def _of_this_week() -> Iterator[Any]:
+    """Yield the time of attempts on GPUs since Monday, by owner, project and number of GPUs."""
+    monday = monday_of(timezone.now())
+    took = ExpressionWrapper(
+        F("end") - Greatest(F("started_at"), Value(monday)), output_field=DurationField()
+    )
+    attempts = computing_since(monday).exclude(device="").annotate(end=END)
+    rows: Any = attempts.values(**_NAMES, num_gpus=FACTORS["num_gpus"])
+    yield from rows.annotate(took=Sum(took))
+
+
+def _ranking(column: str, allowances: Mapping[Key, Allowance]) -> Ranking:
+    use = {key: each.slots / each.weight for key, each in allowances.items() if each.slots}
+    places = {each: number for number, each in enumerate(sorted({*use.values()}), start=1)}
+    return Ranking(column, {key: places[each] for key, each in use.items()})
+
+
+def _is_one_of(column: str, keys: Sequence[Key]) -> Q:
+    known = Q(**{f"{column}__in": [each for each in keys if each is not None]})
+    return known | Q(**{column: None}) if None in keys else known
+
+
+def _needs_more_than(left: int) -> Q:
+    """Return the condition that the processes of all nodes take more slots than are left."""
+    of_each_node = ExpressionWrapper(Value(left) / F("min_nodes"), output_field=IntegerField())
+    return Q(takes_slot=True, processes__gt=of_each_node)

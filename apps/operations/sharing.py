@@ -1,0 +1,86 @@
+"""What owners and projects may use at once, and what of it they use. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from apps.operations.placement import Need
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """The limits of an owner or a project, and what its running operations use now.
+
+    None: no limit.
+    """
+
+    name: str  # as the subject of a sentence: "ana", "project vision"
+    weight: float = 1.0
+    max_slots: int | None = None
+    max_gpus: int | None = None
+    max_gpu_hours: float | None = None  # of a week
+    slots: int = 0
+    gpus: int = 0
+    gpu_hours: float = 0.0  # of this week
+
+    @property
+    def has_limits(self) -> bool:
+        limits = self.max_slots, self.max_gpus, self.max_gpu_hours
+        return any(each is not None for each in limits)
+
+    @property
+    def slots_left(self) -> int | None:
+        return None if self.max_slots is None else max(0, self.max_slots - self.slots)
+
+    @property
+    def gpus_left(self) -> int | None:
+        """Return how many more GPUs it may use; none once the GPU hours of the week are used."""
+        if self.max_gpu_hours is not None and self.gpu_hours >= self.max_gpu_hours:
+            return 0
+        return None if self.max_gpus is None else max(0, self.max_gpus - self.gpus)
+
+    def max_nodes(self, need: Need, *, on_gpus: bool) -> int | None:
+        """Return how many nodes of an operation it allows now; None: any number."""
+        if not need.takes_slot:
+            return None
+        limits = [self.slots_left, self.gpus_left if on_gpus else None]
+        left = [each // need.processes for each in limits if each is not None]
+        return min(left, default=None)
+
+    def allows(self, need: Need, *, on_gpus: bool) -> bool:
+        """Whether an operation may start now, on GPUs or without."""
+        nodes = self.max_nodes(need, on_gpus=on_gpus)
+        return nodes is None or nodes >= need.min_nodes
+
+    def explain(self, need: Need, *, on_gpus: bool) -> str:
+        """Say which limit keeps an operation that it does not allow from starting."""
+        if on_gpus and self.allows(need, on_gpus=False):
+            if self.max_gpu_hours is not None and self.gpu_hours >= self.max_gpu_hours:
+                return (
+                    f"{self.name} has used {self.gpu_hours:.1f} of {self.max_gpu_hours:g} GPU "
+                    "hours of this week, which ends on Sunday (UTC)"
+                )
+            return self._explain("GPU", self.gpus, self.max_gpus or 0, need)
+        return self._explain("slot", self.slots, self.max_slots or 0, need)
+
+    def _explain(self, what: str, used: int, limit: int, need: Need) -> str:
+        needed = need.processes * need.min_nodes
+        limits = f"{limit} {what if limit == 1 else what + 's'}"
+        if needed > limit:
+            return f"{self.name} may use {limits} at once, and it needs {needed}"
+        return f"{self.name} uses {used} of {limits}" + (
+            f", and it needs {needed}" if needed > 1 else ""
+        )
+
+
+def max_nodes(allowances: Sequence[Allowance], need: Need, *, on_gpus: bool) -> int:
+    """Return how many nodes of an operation all of them allow now; 0 if fewer than it needs."""
+    limits = [each.max_nodes(need, on_gpus=on_gpus) for each in allowances]
+    nodes = min([need.nodes, *(each for each in limits if each is not None)])
+    return nodes if nodes >= need.min_nodes else 0
+
+
+def first_exceeded(
+    allowances: Sequence[Allowance], need: Need, *, on_gpus: bool
+) -> Allowance | None:
+    """Return the first of them that does not allow an operation now; None if all do."""
+    return next((each for each in allowances if not each.allows(need, on_gpus=on_gpus)), None)
