@@ -156,6 +156,7 @@ GROUPS = {
         ("Metric points", "show_chart", "operations_metricpoint"),
         ("Logs", "terminal", "operations_logchunk"),
         ("Tags", "sell", "operations_tag"),
+        ("Shares", "balance", "operations_share"),
     ],
     "Storage": [
         ("Checkpoints", "save", "checkpoints_checkpoint"),

@@ -10,7 +10,7 @@ from django.utils import timezone
 from apps.datasets.models import Dataset, Upload
 from apps.notifications.models import Delivery, Rule
 from apps.operations.lifecycle import State
-from apps.operations.models import LogChunk, MetricPoint, Operation, Study
+from apps.operations.models import LogChunk, MetricPoint, Operation, Share, Study
 from apps.workers import registry
 from tests.api.saved import saved
 from tests.operations.rows import claimed, in_state, submitted
@@ -20,7 +20,7 @@ from trainops.http.models import Token
 
 OURS = ("operations", "checkpoints", "datasets", "workers", "access", "notifications")
 MODELS = [model for model in django_admin.site._registry if model._meta.app_label in OURS]
-WITHOUT_FORMS = [model for model in MODELS if model is not Rule]  # a setting, not a record
+WITHOUT_FORMS = [model for model in MODELS if model not in (Rule, Share)]  # settings, no records
 
 
 @pytest.fixture
@@ -42,6 +42,7 @@ def rows(root):
     Token.objects.create(root.user)
     rule = Rule.objects.create(name="chat", target="https://chat.example.org/")
     Delivery.objects.create(rule=rule, what="TEST", body={})
+    Share.objects.create(project="<script>alert(1)</script>")
     Study.objects.create(
         id="st_20260101_000000_abcdef", name="<script>alert(1)</script>", kind="training",
         config={}, design={}, submission={}, metric="best.value", mode="min", num_planned=1,
@@ -59,7 +60,7 @@ def test_every_model_has_a_page():
     assert {model.__name__ for model in MODELS} == {
         "Operation", "Attempt", "Event", "MetricPoint", "LogChunk", "Tag",
         "Checkpoint", "Dataset", "Upload", "Worker", "Token", "Study", "Rule", "Delivery",
-        "AuditEntry",
+        "AuditEntry", "Share",
     }  # fmt: skip
     labels = {model._meta.app_label for model in django_admin.site._registry}
     assert labels == {*OURS, "auth"}
