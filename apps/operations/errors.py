@@ -13,6 +13,16 @@ class OperationNotFound(DomainError):
         )
 
 
+class ShareNotFound(DomainError):
+    def __init__(self, share_id: int) -> None:
+        super().__init__(
+            "SHARE_NOT_FOUND",
+            f"There is no share {share_id}; GET /api/v1/shares lists them.",
+            {"share_id": share_id},
+            status=404,
+        )
+
+
 class MediaNotFound(DomainError):
     def __init__(self, operation_id: str, media_id: int) -> None:
         super().__init__(

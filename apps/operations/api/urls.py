@@ -40,6 +40,7 @@ from apps.operations.api.records import (
 from apps.operations.api.run_imports import ImportRunView
 from apps.operations.api.saved_views import SavedViewsView, SavedViewView
 from apps.operations.api.several_metrics import SeveralMetricsView
+from apps.operations.api.shares import SharesView, ShareView
 from apps.operations.api.studies import (
     CancelStudyView,
     ExtendStudyView,
@@ -114,6 +115,8 @@ urlpatterns = [
     path(f"{STUDY}/resume", ResumeStudyView.as_view(), name="api-study-resume"),
     path(f"{STUDY}/dimensions", StudyDimensionsView.as_view(), name="api-study-dimensions"),
     path(f"{STUDY}/importance", StudyImportanceView.as_view(), name="api-study-importance"),
+    path("shares", SharesView.as_view(), name="api-shares"),
+    path("shares/<int:share_id>", ShareView.as_view(), name="api-share"),
     path("kinds", KindsView.as_view(), name="api-kinds"),
     path("recipes", RecipesView.as_view(), name="api-recipes"),
     path("health", HealthView.as_view(), name="api-health"),

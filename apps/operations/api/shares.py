@@ -1,0 +1,120 @@
+"""Endpoints of shares: every user reads them, admins set and delete them."""
+
+from typing import Any
+
+from django.contrib.auth.models import User
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from apps.operations.errors import ShareNotFound
+from apps.operations.models import Share
+from apps.operations.models.shares import MAX_WEIGHT, MIN_WEIGHT
+from apps.operations.requests import shares
+from apps.operations.scheduling.shares import Shares, current
+from trainops.http.asking import body_of, query_of
+from trainops.http.permissions import IsAdmin, IsViewer
+from trainops.http.serializers import MessageSerializer, StrictSerializer
+
+MAX_NUMBER = 1_000_000
+
+
+class ShareUseSerializer(serializers.Serializer[Any]):
+    """What is used of the limits of a share now."""
+
+    slots = serializers.IntegerField(help_text="Slots of running operations.")
+    gpus = serializers.IntegerField(help_text="GPUs of running operations.")
+    gpu_hours = serializers.FloatField(
+        help_text="GPU hours of this week; 0 where no share limits them."
+    )
+
+
+class ShareRequestSerializer(StrictSerializer):
+    """The share of an owner or of a project; the present one is replaced. Null: no limit."""
+
+    owner = serializers.SlugRelatedField(
+        slug_field="username",
+        queryset=User.objects.all(),
+        required=False,
+        allow_null=True,
+        default=None,
+        help_text="Username.",
+    )
+    project = serializers.CharField(max_length=64, required=False, allow_blank=True, default="")
+    weight = serializers.FloatField(
+        min_value=MIN_WEIGHT, max_value=MAX_WEIGHT, required=False, default=1.0
+    )
+    max_slots = serializers.IntegerField(
+        min_value=0, max_value=MAX_NUMBER, required=False, allow_null=True, default=None
+    )
+    max_gpus = serializers.IntegerField(
+        min_value=0, max_value=MAX_NUMBER, required=False, allow_null=True, default=None
+    )
+    gpu_hours_per_week = serializers.FloatField(
+        min_value=0, max_value=MAX_NUMBER, required=False, allow_null=True, default=None
+    )
+
+
+class UsedShareSerializer(serializers.Serializer[Any]):
+    """A share, and what is used of it now; null: no limit."""
+
+    share_id = serializers.IntegerField()
+    owner = serializers.CharField(allow_null=True)
+    project = serializers.CharField(allow_blank=True)
+    weight = serializers.FloatField()
+    max_slots = serializers.IntegerField(allow_null=True)
+    max_gpus = serializers.IntegerField(allow_null=True)
+    gpu_hours_per_week = serializers.FloatField(allow_null=True)
+    used = ShareUseSerializer()
+
+
+class SharesView(APIView):
+    def get_permissions(self) -> list[Any]:
+        return [IsAdmin() if self.request.method == "POST" else IsViewer()]
+
+    @extend_schema(operation_id="shares_list", responses=UsedShareSerializer(many=True))
+    def get(self, request: Request) -> Response:
+        """List the shares of owners and projects, and what is used of them now."""
+        query_of(request)
+        known = current()
+        rows = [_row(each, known) for each in Share.objects.select_related("owner")]
+        return Response(UsedShareSerializer(rows, many=True).data)
+
+    @extend_schema(
+        operation_id="shares_set", request=ShareRequestSerializer, responses=UsedShareSerializer
+    )
+    def post(self, request: Request) -> Response:
+        """Set the share of an owner or a project; the present one is replaced (admins only)."""
+        wanted = body_of(request, ShareRequestSerializer)
+        key = {name: wanted.pop(name) for name in ("owner", "project")}
+        share = Share.objects.filter(**key).first() or Share(**key)
+        for name, value in wanted.items():
+            setattr(share, name, value)
+        return Response(UsedShareSerializer(_row(shares.save(share), current())).data)
+
+
+class ShareView(APIView):
+    permission_classes = (IsAdmin,)
+
+    @extend_schema(operation_id="shares_delete", responses={200: MessageSerializer})
+    def delete(self, request: Request, share_id: int) -> Response:
+        """Delete a share: its owner or project has the weight 1 and no limit of its own."""
+        share = Share.objects.filter(pk=share_id).first()
+        if share is None:
+            raise ShareNotFound(share_id)
+        shares.delete(share)
+        return Response({"message": f"The share of {share} was deleted."})
+
+
+def _row(share: Share, known: Shares) -> dict[str, object]:
+    found = known.owners if share.owner_id else known.projects
+    used = found.get(share.owner_id or share.project, known.default)
+    return {
+        "share_id": share.pk,
+        "owner": share.owner.get_username() if share.owner else None,
+        "project": share.project,
+        **{name: getattr(share, name) for name in shares.LIMITS},
+        "used": {name: getattr(used, name) for name in ("slots", "gpus", "gpu_hours")},
+    }
