@@ -67,7 +67,7 @@ def test_an_owner_at_the_limit_of_slots_waits_and_holds_up_no_other(ana, ben):
     assert [claimed(), claimed()] == [first.pk, None]
 
 
-def test_an_operation_of_several_processes_takes_so_many_slots_of_a_share(ana, monkeypatch):
+def test_an_operation_of_several_processes_takes_a_slot_of_its_share_for_each(ana, monkeypatch):
     Share.objects.create(owner=ana, max_slots=3)
     operations = [submitted(ana) for _ in range(3)]
     for each in operations[:2]:
