@@ -36,7 +36,8 @@ DOCUMENTS = [
 SHARED_GROUPS = ("checkpoint", "restart", "limits", "resources")
 THRESHOLDS = thresholds.with_kinds().model_fields
 LAUNCHER = {
-    "up", "test", "bench", "chaos", "install", "install-service", "doctor", "backup", "restore",
+    "up", "test", "bench", "chaos", "install", "install-service", "doctor", "upgrade", "backup",
+    "restore",
 }  # fmt: skip
 
 

@@ -30,6 +30,7 @@ MODULES = {
     "statistics": ("stats", "usage"),
     "tokens": ("login", "token"),
     "contexts": ("context",),
+    "shares": ("shares",),
     "users": ("reset-password", "users"),
     "notifications": ("notifications",),
 }

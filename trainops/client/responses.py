@@ -162,6 +162,27 @@ class NewPassword(TypedDict):
     password: str
 
 
+class ShareUse(TypedDict):
+    """What is used of a share now; GPU hours of this week."""
+
+    slots: int
+    gpus: int
+    gpu_hours: float
+
+
+class Share(TypedDict):
+    """Limits and weight of a user or a project; None: no limit."""
+
+    share_id: int
+    owner: str | None
+    project: str
+    weight: float
+    max_slots: int | None
+    max_gpus: int | None
+    gpu_hours_per_week: float | None
+    used: ShareUse
+
+
 class NewUser(User):
     """A created account; a service account has no password."""
 

@@ -65,6 +65,7 @@ With a running server
   workers          list the workers
   stats            operations by state and kind, slots, storage, compute hours
   usage            compute and GPU hours of each week by project, owner or kind
+  shares           limits and weights of users and projects, and what they use
   login, token     sign in; create an API token
   context          list, add, select and remove servers by name
   users            list and add users, give roles, disable accounts
