@@ -259,6 +259,7 @@ ASSEMBLERS = {
     "trainops/launch/backups.py",
     "trainops/launch/doctor.py",
     "trainops/launch/prepare.py",
+    "trainops/launch/upgrade.py",
     "trainops/web.py",
 }
 

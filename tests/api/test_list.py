@@ -54,12 +54,13 @@ def test_the_count_is_given_where_it_is_asked_for(operator, many):
     assert operator.get("operations").json()["total_count"] == 25  # all on one page: free
 
 
-def test_a_page_costs_two_queries_and_the_login_and_two_more_if_anything_waits(
+def test_a_page_costs_two_queries_and_the_login_and_three_more_if_anything_waits(
     operator, many, django_assert_num_queries
 ):
     saved(in_state(State.FAILED, operator.user))
     operator.get("operations")
-    with django_assert_num_queries(7):  # session, user, role; operations, tags; workers, attempts
+    # session, user, role; operations, tags; workers, attempts, shares
+    with django_assert_num_queries(8):
         operator.get("operations")
 
 

@@ -169,7 +169,7 @@ def test_a_service_account_has_tokens_that_a_superuser_makes_and_no_password(roo
     error(root.post("users/ci/tokens", {"username": "x"}), 400, "VALIDATION_ERROR")
 
 
-def test_nobody_makes_tokens_that_act_for_another_person(root):
+def test_tokens_that_act_for_another_person_are_refused(root):
     users.create("ben", role=Role.OPERATOR)
     User.objects.create_superuser("other")  # has no password, and is no service account
     users.create("ci", is_service=True)

@@ -34,14 +34,14 @@ def test_every_state_has_a_row_with_a_word_and_a_way_on(page, ana, state):
     assert 'data-focus="action"' in text
 
 
-def test_the_rows_cost_one_query_however_many_there_are_and_two_more_if_any_waits(
+def test_the_rows_cost_one_query_however_many_there_are_and_three_more_if_any_waits(
     page, ana, django_assert_num_queries, django_assert_max_num_queries
 ):
     for number in range(12):
         making.operation(ana, STATES[number % 6], tags=["one", "two"])
     page.get("/")  # counts are remembered for a moment
     assert role_of(ana) == "operator"  # so is the role, for a request
-    with django_assert_num_queries(4):  # rows; workers, what they run; tags
+    with django_assert_num_queries(5):  # rows; workers, what they run, shares; tags
         found = rows.select(Operation.objects.all())
         assert len(rows.lines(found, ana)) == 12
     with django_assert_max_num_queries(8):  # session, person, role, views

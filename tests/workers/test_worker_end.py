@@ -13,6 +13,8 @@ from apps.operations.attempts.report_writer import ReportWriter
 from apps.operations.models import Attempt
 from apps.operations.requests import services
 from apps.operations.scheduling import queue_status
+from apps.operations.scheduling.reservations import available
+from apps.operations.scheduling.shares import current
 from apps.operations.scheduling.slots import RunningAttempt, Slots
 from apps.workers import registry
 from apps.workers.runtime import WorkerProcess
@@ -94,7 +96,7 @@ def reserved(settings):
 
 def claims_within(worker_process, seconds):
     lasts(worker_process, seconds)
-    return work.available("w", worker_process.runtime.offer()).count()
+    return available("w", worker_process.runtime.offer(), current()).count()
 
 
 def test_what_cannot_reach_its_first_checkpoint_is_not_claimed(worker_process, settings):
