@@ -44,7 +44,7 @@ def test_the_rows_cost_one_query_however_many_there_are_and_three_more_if_any_wa
     with django_assert_num_queries(5):  # rows; workers, what they run, shares; tags
         found = rows.select(Operation.objects.all())
         assert len(rows.lines(found, ana)) == 12
-    with django_assert_max_num_queries(8):  # session, person, role, views
+    with django_assert_max_num_queries(9):  # session, person, role, views
         assert len(shown(page.get("/"))) == 12
 
 
