@@ -6,7 +6,7 @@ django_migrations has the names, so a version that does not know a migration can
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import cache
 
 import django.apps
@@ -34,6 +34,7 @@ FIRST_RELEASE = {
     "workers": 6,
 }
 Key = tuple[str, str]  # label of the app, name of the migration
+_is_checked = False  # whether this process has found all its migrations applied
 
 
 class WrongDatabase(Exception):
@@ -42,6 +43,7 @@ class WrongDatabase(Exception):
 
 def require_usable() -> None:
     """Raise WrongDatabase if this version does not work with the database as it is."""
+    global _is_checked
     require_known()
     if missing := len(pending()):
         raise WrongDatabase(
@@ -49,6 +51,18 @@ def require_usable() -> None:
             "Start this version on the first machine first, "
             "or run: python -m trainops.launch.prepare"
         )
+    _is_checked = True
+
+
+def still_require_usable() -> None:
+    """Do so again while a process runs, from which no migration is taken away.
+
+    All is checked until it was once: the database may have been away at the start.
+    """
+    if _is_checked:
+        require_known()
+    else:
+        require_usable()
 
 
 def require_known() -> None:
@@ -76,7 +90,7 @@ def unknown() -> list[Key]:
     """Return the applied migrations of trainops that this version does not have."""
     known, ours = _known()
     return sorted(
-        key for key in MigrationRecorder(connection).applied_migrations()
+        key for key in _applied()
         if key[0] in ours and key not in known
     )  # fmt: skip
 
@@ -96,6 +110,11 @@ def is_contract(key: Key) -> bool:
 def is_of_first_release(key: Key) -> bool:
     number = key[1][:4]
     return number.isdigit() and int(number) <= FIRST_RELEASE.get(key[0], 0)
+
+
+def is_empty() -> bool:
+    """Whether no migration of an operation has ever been applied: no process has used it."""
+    return not any(label == "operations" for label, _ in _applied())
 
 
 def listed(keys: list[Key]) -> str:
@@ -171,17 +190,28 @@ def _of_new(name: str, field: "Field[object, object]") -> Iterator[str]:
 def _of_altered(
     name: str, old: "Field[object, object]", new: "Field[object, object]"
 ) -> Iterator[str]:
-    is_longer = type(old) is type(new) and (old.max_length or 0) < (new.max_length or 0)
-    old_type, new_type = (each.db_parameters(connection)["type"] for each in (old, new))
-    if old_type != new_type and not is_longer:
+    if _type_of(old) != _type_of(new) and not _is_longer(old, new):
         yield f"changes the type of {name}"
     if old.db_column != new.db_column:
         yield f"renames {name}"
     if new.unique and not old.unique:
         yield f"makes {name} unique"
-    lost_default = _has_default(old) and not _has_default(new)
-    if not new.null and (old.null or lost_default) and not _has_default(new):
-        yield f"makes {name} NOT NULL without a default of the database"
+    if old.null and not new.null:  # older processes insert NULL by name
+        yield f"makes {name} NOT NULL"
+    elif not new.null and _has_default(old) and not _has_default(new):
+        yield f"takes the default of {name} away"
+
+
+def _type_of(field: "Field[object, object]") -> object:
+    """Return what the column holds. A relation is not bound to a model here."""
+    if field.remote_field is not None:
+        return type(field), str(field.remote_field.model).lower()
+    is_checked = field.get_internal_type().startswith("Positive")
+    return field.db_parameters(connection)["type"], is_checked
+
+
+def _is_longer(old: "Field[object, object]", new: "Field[object, object]") -> bool:
+    return type(old) is type(new) and (old.max_length or 0) < (new.max_length or 0)
 
 
 def _has_default(field: "Field[object, object]") -> bool:
@@ -190,6 +220,10 @@ def _has_default(field: "Field[object, object]") -> bool:
 
 def _state_before(key: Key) -> ProjectState:
     return _loader().project_state([key], at_end=False)
+
+
+def _applied() -> Collection[Key]:
+    return MigrationRecorder(connection).applied_migrations()
 
 
 @cache

@@ -119,9 +119,9 @@ def see_the_database() -> None:
 
 
 def end_if_refused(pid: int) -> None:
-    """End a process whose version does not work with the database since a migration."""
+    """End a process whose version does not work with the database, or no longer does."""
     try:
-        schema.require_known()
+        schema.still_require_usable()
     except schema.WrongDatabase as error:
         logger.error("ending: %s", error)  # noqa: TRY400 - it is expected: no traceback
         os.kill(pid, signal.SIGTERM)

@@ -6,7 +6,6 @@ from datetime import timedelta
 from typing import Literal
 
 from django.conf import settings
-from django.db import DatabaseError
 
 from apps.installation import schema
 from apps.operations.lifecycle import State
@@ -39,10 +38,9 @@ class UpgradeCheck:
 def check() -> UpgradeCheck:
     """Judge the database. Raises DatabaseError where it does not respond."""
     plan, unknown = schema.pending(), schema.unknown()
-    contract = schema.reasons_to_stop(plan)
-    running, workers = _running()
-    if running is None:
-        contract = {}  # an empty database: no process works with it
+    is_empty = schema.is_empty()  # then no process works with it
+    contract = {} if is_empty else schema.reasons_to_stop(plan)
+    running, workers = (None, {}) if is_empty else _running()
     verdict, message, remedy = _judged(
         len(plan), contract, unknown, running or sum(workers.values())
     )
@@ -81,14 +79,11 @@ def _judged(
     return "rolling", message, "Start this version on one machine after the other."
 
 
-def _running() -> tuple[int | None, dict[str, int]]:
+def _running() -> tuple[int, dict[str, int]]:
     """Read columns of the first release only: the database may be older than the models."""
     window = timedelta(seconds=settings.THRESHOLDS.worker_gone_seconds)
     present = Worker.objects.filter(heartbeat_at__gt=DatabaseNow() - window).order_by()
-    try:
-        running = Operation.objects.filter(state=State.RUNNING).order_by().count()
-        found = [str(each.get("trainops") or "unknown")
-                 for each in present.values_list("capabilities", flat=True)]  # fmt: skip
-    except DatabaseError:
-        return None, {}
+    running = Operation.objects.filter(state=State.RUNNING).order_by().count()
+    found = [str(each.get("trainops") or "unknown")
+             for each in present.values_list("capabilities", flat=True)]  # fmt: skip
     return running, dict(sorted(Counter(found).items()))

@@ -6,7 +6,8 @@
   const noted = Object.fromEntries(types.map((type) => [type, new Set()]));
   const note = ({ target, type }) => {
     const element = type === "click" ? target.closest?.("button[type=button]") : target;
-    if (element) noted[type].add(element);
+    const isAnswered = type === "click" && window.bootstrap && element?.dataset.bsToggle;
+    if (element && !isAnswered) noted[type].add(element);
   };
   for (const type of types) document.addEventListener(type, note, true);
   const repeat = () => {

@@ -38,6 +38,7 @@ def test_an_admin_sets_replaces_and_deletes_a_share(admin_client):
         ({"project": "vision", "weight": 0}, "weight"),
         ({"project": "vision", "weight": "nan"}, "weight"),
         ({"project": "vision", "gpu_hours_per_week": "inf"}, "gpu_hours_per_week"),
+        ({"project": "vision", "gpu_hours_per_week": "nan"}, "gpu_hours_per_week"),
         ({"project": "vision", "max_slots": -1}, "max_slots"),
         ({"project": "vision", "slots": 1}, "slots"),
     ],

@@ -157,6 +157,11 @@ def test_a_service_account_has_tokens_that_a_superuser_makes_and_no_password(roo
     bearer = {"authorization": f"Bearer {token['token']}"}
     me = Client().get("/api/v1/me", headers=bearer).json()["data"]
     assert (me["username"], me["role"]) == ("ci", "viewer")
+    _, own = Token.objects.create(User.objects.get(username="ci"))
+    own_bearer = {"authorization": f"Bearer {own}"}
+    answer = Client().post("/api/v1/tokens", {}, "application/json", headers=own_bearer)
+    error(answer, 403, "PERMISSION_DENIED")  # a token that has leaked makes no others
+    Token.objects.exclude(public_id=token["token_id"]).delete()
     listed = data(root.get("users/ci/tokens"))
     assert [(each["name"], each["scope"]) for each in listed] == [("nightly", "read")]
     assert not any("token" in each for each in listed)

@@ -10,12 +10,18 @@ from apps.installation import schema
 pytestmark = pytest.mark.django_db
 
 
+FIELDS = {
+    "Thing": {"name": models.CharField(max_length=10, null=True), "size": models.IntegerField()},
+    "Part": {"of": models.ForeignKey("app.Thing", models.CASCADE)},
+    "Other": {},
+}
+
+
 def steps(*operations, **attributes):
-    name = models.CharField(max_length=10, null=True)
     state = ProjectState()
-    state.add_model(
-        ModelState("app", "Thing", [("id", models.AutoField(primary_key=True)), ("name", name)])
-    )
+    for name, fields in FIELDS.items():
+        key = ("id", models.AutoField(primary_key=True))
+        state.add_model(ModelState("app", name, [key, *fields.items()]))
     made = type(
         "Migration", (migrations.Migration,), {"operations": list(operations), **attributes}
     )
@@ -45,11 +51,14 @@ def test_every_later_migration_that_contracts_is_named_so():
         migrations.DeleteModel("Thing"),
         migrations.RenameModel("Thing", "Other"),
         migrations.AlterModelTable("Thing", "things"),
-        migrations.AddField("Thing", "size", models.IntegerField(default=0)),
+        migrations.AddField("Thing", "weight", models.IntegerField(default=0)),
         altered(max_length=10),
+        altered(max_length=10, db_default=""),
         altered(max_length=5, null=True),
         altered(max_length=10, null=True, unique=True),
         altered(max_length=10, null=True, db_column="title"),
+        migrations.AlterField("Thing", "size", models.PositiveIntegerField()),
+        migrations.AlterField("Part", "of", models.ForeignKey("app.Other", models.CASCADE)),
         migrations.RunSQL("SELECT 1"),
         migrations.RunPython(migrations.RunPython.noop),
         migrations.SeparateDatabaseAndState([migrations.RemoveField("Thing", "name")]),
@@ -64,12 +73,12 @@ def test_what_older_processes_do_not_work_with_is_found(operation):
     "operation",
     [
         migrations.CreateModel("Other", [("id", models.AutoField(primary_key=True))]),
-        migrations.AddField("Thing", "size", models.IntegerField(null=True)),
-        migrations.AddField("Thing", "size", models.IntegerField(db_default=0)),
+        migrations.AddField("Thing", "weight", models.IntegerField(null=True)),
+        migrations.AddField("Thing", "weight", models.IntegerField(db_default=0)),
         migrations.AddIndex("Thing", models.Index(fields=["name"], name="thing_name")),
         altered(max_length=20, null=True),
         altered(max_length=10, null=True, choices=[("a", "A")]),
-        altered(max_length=10, db_default=""),
+        migrations.AlterField("Part", "of", models.ForeignKey("app.thing", models.PROTECT)),
     ],
     ids=lambda each: type(each).__name__,
 )
@@ -77,8 +86,25 @@ def test_what_only_expands_is_no_contract_step(operation):
     assert steps(operation) == []
 
 
+def test_every_migration_of_every_package_can_be_judged():
+    loader = MigrationLoader(None)
+    assert schema.reasons_to_stop(list(loader.disk_migrations.values()))
+
+
 def test_code_of_a_migration_is_excused_by_a_reason_and_nothing_else_is():
     run = migrations.RunPython(migrations.RunPython.noop)
     assert steps(run, older_versions_work="Fills a column that they do not know.") == []
     removes = migrations.RemoveField("Thing", "name")
     assert steps(run, removes, older_versions_work="No.") == ["removes Thing.name"]
+
+
+def test_what_could_not_be_checked_at_the_start_is_checked_later(monkeypatch):
+    """The database may have been away when the process started."""
+    monkeypatch.setattr(schema, "_is_checked", False)
+    monkeypatch.setattr(schema, "pending", lambda: ["one"])
+    with pytest.raises(schema.WrongDatabase, match="1 migrations are missing"):
+        schema.still_require_usable()
+    monkeypatch.setattr(schema, "pending", list)
+    schema.still_require_usable()
+    monkeypatch.setattr(schema, "pending", lambda: ["one"])
+    schema.still_require_usable()  # none of them is taken away again

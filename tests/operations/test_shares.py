@@ -172,15 +172,16 @@ def test_no_worker_makes_room_for_an_operation_whose_share_is_used_up(ana, ben):
     assert claimed(offer) is None  # kept free for the large one
 
 
-def test_what_a_reservation_lets_through_follows_the_order_of_owners(ana, ben):
+def test_who_uses_less_does_not_overtake_an_operation_that_slots_are_kept_free_for(ana, ben):
     for _ in range(2):
         assert submitted(ana) and claimed()
+    before = submitted(ben)
     large = submitted(ana)
     large.row.update(processes=4)
-    of_ana, of_ben = submitted(ana), submitted(ben)
+    after = submitted(ben)
     offer = replace(rows.OFFER, all_slots=FreeSlot(num_slots=4), free_slots=[FreeSlot(num_slots=2)])
-    assert [claimed(offer), claimed(offer)] == [of_ben.pk, None]
-    assert services.get(of_ana.pk).state == State.PENDING
+    assert [claimed(offer), claimed(offer)] == [before.pk, None]
+    assert services.get(after.pk).state == State.PENDING
 
 
 @pytest.mark.slow

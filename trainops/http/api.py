@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from django.contrib.auth import authenticate
-from django.contrib.auth.models import AbstractBaseUser
+from django.contrib.auth.models import AbstractBaseUser, User
 from django.db.models import QuerySet
 from drf_spectacular.utils import extend_schema
 from rest_framework.authentication import BasicAuthentication, SessionAuthentication
@@ -14,7 +14,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from trainops.errors import DomainError
-from trainops.http import tokens
+from trainops.http import tokens, users
 from trainops.http.asking import person
 from trainops.http.authentication import TokenAuthentication
 from trainops.http.models import Token
@@ -107,10 +107,13 @@ def _who(request: Request, wanted: TokenRequest) -> AbstractBaseUser:
         if user is None:
             raise AuthenticationFailed("Unknown username or wrong password.")
         return user
-    if not isinstance(request.user, AbstractBaseUser):
+    if not isinstance(request.user, User):
         raise NotAuthenticated(SIGN_IN)
     if is_worker_token(request):
         raise DomainError("PERMISSION_DENIED", "A worker token cannot create tokens.", status=403)
+    if users.is_service(request.user):
+        message = "Superusers create the tokens of service accounts."
+        raise DomainError("PERMISSION_DENIED", message, status=403)
     return request.user
 
 

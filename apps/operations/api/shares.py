@@ -1,5 +1,6 @@
 """Endpoints of shares: every user reads them, admins set and delete them."""
 
+import math
 from typing import Any
 
 from django.contrib.auth.models import User
@@ -55,6 +56,11 @@ class ShareRequestSerializer(StrictSerializer):
     gpu_hours_per_week = serializers.FloatField(
         min_value=0, max_value=MAX_NUMBER, required=False, allow_null=True, default=None
     )
+
+    def validate_gpu_hours_per_week(self, value: float | None) -> float | None:
+        if value is not None and not math.isfinite(value):
+            raise serializers.ValidationError(f"got {value}; allowed: a number, or null")
+        return value
 
 
 class UsedShareSerializer(serializers.Serializer[Any]):

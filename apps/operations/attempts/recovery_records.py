@@ -135,7 +135,8 @@ def _is_newer(operation: Operation, step: int) -> bool:
 
 def _point(attempt: int, values: list[Any]) -> NewPoint:
     name, step, value, not_finite, at = values
-    return NewPoint(attempt, name, step, value, not_finite, datetime.fromtimestamp(at, UTC))
+    number = None if value is None else float(value)
+    return NewPoint(attempt, name, step, number, not_finite, datetime.fromtimestamp(at, UTC))
 
 
 def _media(operation: Operation, attempt: int, values: dict[str, Any]) -> Media:

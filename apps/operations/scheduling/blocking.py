@@ -112,7 +112,8 @@ def _status(
 ) -> QueueStatus:
     """Return the status where too few workers are left after a question, or none."""
     needed, is_busy = waiting.need.min_nodes, question.code is BlockingReason.WORKERS_BUSY
-    if needed == 1 or not (left or is_busy):
+    is_of_shares = question.code is BlockingReason.SHARE_USED_UP
+    if needed == 1 or is_of_shares or not (left or is_busy):
         return QueueStatus(question.code, question.explain(waiting, workers))
     message = f"Needs {needed} workers that {question.several(waiting)}; {_do(left)}."
     return QueueStatus(question.code if is_busy else BlockingReason.TOO_FEW_WORKERS, message)
