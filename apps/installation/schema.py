@@ -34,7 +34,6 @@ FIRST_RELEASE = {
     "workers": 6,
 }
 Key = tuple[str, str]  # label of the app, name of the migration
-_is_checked = False  # whether this process has found all its migrations applied
 
 
 class WrongDatabase(Exception):
@@ -43,7 +42,6 @@ class WrongDatabase(Exception):
 
 def require_usable() -> None:
     """Raise WrongDatabase if this version does not work with the database as it is."""
-    global _is_checked
     require_known()
     if missing := len(pending()):
         raise WrongDatabase(
@@ -51,18 +49,6 @@ def require_usable() -> None:
             "Start this version on the first machine first, "
             "or run: python -m trainops.launch.prepare"
         )
-    _is_checked = True
-
-
-def still_require_usable() -> None:
-    """Do so again while a process runs, from which no migration is taken away.
-
-    All is checked until it was once: the database may have been away at the start.
-    """
-    if _is_checked:
-        require_known()
-    else:
-        require_usable()
 
 
 def require_known() -> None:

@@ -59,7 +59,7 @@ def _require_usable_database(**_: object) -> None:
     If the database does not respond, the process starts, and its loops ask again later.
     """
     try:
-        schema.require_usable()
+        schema.require_known()
     except schema.WrongDatabase as error:
         sys.stderr.write(f"{error}\n")
         raise SystemExit(REFUSED) from error

@@ -119,9 +119,9 @@ def see_the_database() -> None:
 
 
 def end_if_refused(pid: int) -> None:
-    """End a process whose version does not work with the database, or no longer does."""
+    """End a process whose version does not work with the database since a migration."""
     try:
-        schema.still_require_usable()
+        schema.require_known()
     except schema.WrongDatabase as error:
         logger.error("ending: %s", error)  # noqa: TRY400 - it is expected: no traceback
         os.kill(pid, signal.SIGTERM)
@@ -136,7 +136,7 @@ def start_in_web() -> None:
     Raises SystemExit where this version does not work with the database: then granian ends, too.
     """
     try:
-        schema.require_usable()
+        schema.require_known()
     except schema.WrongDatabase as error:
         logger.error("%s", error)  # noqa: TRY400 - it is expected: no traceback
         raise SystemExit(REFUSED) from error

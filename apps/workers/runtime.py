@@ -214,7 +214,7 @@ class WorkerProcess:
     def _is_refused(self) -> bool:
         """Whether a newer version contracted the schema: then save everything and end."""
         try:
-            schema.still_require_usable()
+            schema.require_known()
         except schema.WrongDatabase as error:
             if not self.closing.is_set():
                 logger.error("ending: %s", error)  # noqa: TRY400 - it is expected: no traceback

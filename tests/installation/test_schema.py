@@ -96,15 +96,3 @@ def test_code_of_a_migration_is_excused_by_a_reason_and_nothing_else_is():
     assert steps(run, older_versions_work="Fills a column that they do not know.") == []
     removes = migrations.RemoveField("Thing", "name")
     assert steps(run, removes, older_versions_work="No.") == ["removes Thing.name"]
-
-
-def test_what_could_not_be_checked_at_the_start_is_checked_later(monkeypatch):
-    """The database may have been away when the process started."""
-    monkeypatch.setattr(schema, "_is_checked", False)
-    monkeypatch.setattr(schema, "pending", lambda: ["one"])
-    with pytest.raises(schema.WrongDatabase, match="1 migrations are missing"):
-        schema.still_require_usable()
-    monkeypatch.setattr(schema, "pending", list)
-    schema.still_require_usable()
-    monkeypatch.setattr(schema, "pending", lambda: ["one"])
-    schema.still_require_usable()  # none of them is taken away again
