@@ -442,7 +442,7 @@ def test_the_grid_asks_as_much_for_many_clients_as_for_few(ana, django_assert_nu
         server = shown(ana, job, ServerLedger())
         sent_out(server, job, RUNNING_1, *(clients - 1) * [("PENDING", {})])
         newest = Checkpoint.objects.get(operation=server)
-        with django_assert_num_queries(3):  # clients, workers, what those run
+        with django_assert_num_queries(4):  # clients, workers, what those run, shares
             client_grid.grid(server, newest.state, newest.step)
 
 

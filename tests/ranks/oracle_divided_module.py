@@ -9,6 +9,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.nn import functional
 
 from tests.loop.pair import Parameters
+from tests.loop.pair_module import Examples
 from tests.ranks.divided_module import Divided
 from tests.ranks.oracle_module import SEED, added, batches
 from tests.ranks.oracle_sharding import whole
@@ -38,7 +39,7 @@ def train_divided(rank, num_ranks, directory, given):
         fully_shard(block)
     scores = fully_shard(Scores(net))
     optimizer = torch.optim.AdamW(net.parameters(), lr=0.05)
-    train = batches(devices, "train", settings.examples, settings.batch_size)
+    train = batches(devices, "train", Examples(settings.examples), settings.batch_size)
     if rank:
         rank_state.seed_rank(SEED, devices)
     for epoch in range(settings.epochs):
