@@ -7,23 +7,16 @@ this bootstep (remote shutdown, SIGQUIT, an unrecoverable error), and the watchd
 SIGUSR1, which batch systems send some time before they end a job, is taken as SIGTERM.
 """
 
-import logging
 import os
 import signal
-import sys
 from typing import Any
 
 from celery import bootsteps, signals
 from django.conf import settings
-from django.db import DatabaseError, InterfaceError, connection
 
-from apps.installation import schema
-from apps.workers.maintenance import SWEEPER
+from apps.workers.maintenance import SWEEPER, require_known_schema
 from apps.workers.runtime import WORKER_PROCESS
 from trainops.celery import app
-
-logger = logging.getLogger(__name__)
-REFUSED = 2  # the exit code of commands that cannot start
 
 
 class RuntimeStep(bootsteps.StartStopStep):
@@ -53,25 +46,13 @@ def _stop_in_order(*_: object) -> None:
 
 
 @signals.celeryd_init.connect
-def _require_usable_database(**_: object) -> None:
-    """End a worker or beat whose version does not work with the database, before it does anything.
-
-    If the database does not respond, the process starts, and its loops ask again later.
-    """
-    try:
-        schema.require_known()
-    except schema.WrongDatabase as error:
-        sys.stderr.write(f"{error}\n")
-        raise SystemExit(REFUSED) from error
-    except (DatabaseError, InterfaceError) as error:
-        logger.warning("the migrations of the database are not known yet: %s", error)
-    finally:
-        connection.close()
+def _require_known_schema(**_: object) -> None:
+    require_known_schema()
 
 
 @signals.beat_init.connect
 def _sweep_in_beat(**_: object) -> None:
-    _require_usable_database()
+    require_known_schema()
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # it holds nothing that is to be saved
     SWEEPER.start(actor="beat")
 

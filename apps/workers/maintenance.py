@@ -7,6 +7,7 @@ workers dead or frozen, no other process would detect their orphans.
 import logging
 import os
 import signal
+import sys
 from datetime import timedelta
 from functools import partial
 
@@ -130,18 +131,27 @@ def end_if_refused(pid: int) -> None:
 SWEEPER = Sweeper()
 
 
-def start_in_web() -> None:
-    """Sweep in a server process of web, whose parent is granian.
+def require_known_schema() -> None:
+    """End a process at its start if its version does not work with the database.
 
-    Raises SystemExit where this version does not work with the database: then granian ends, too.
+    If the database does not respond, the process starts, and its loops ask again later. Raises
+    SystemExit.
     """
     try:
         schema.require_known()
     except schema.WrongDatabase as error:
-        logger.error("%s", error)  # noqa: TRY400 - it is expected: no traceback
+        sys.stderr.write(f"{error}\n")
         raise SystemExit(REFUSED) from error
     except (DatabaseError, InterfaceError) as error:
         logger.warning("the migrations of the database are not known yet: %s", error)
     finally:
         connection.close()
+
+
+def start_in_web() -> None:
+    """Sweep in a server process of web, whose parent is granian.
+
+    Raises SystemExit where this version does not work with the database: then granian ends, too.
+    """
+    require_known_schema()
     SWEEPER.start(actor="web", pid=os.getppid())

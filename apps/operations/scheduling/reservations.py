@@ -29,7 +29,7 @@ def available(worker_id: str, offer: Offer, shares: Shares) -> OperationQuerySet
     reserved_for = _reserved_for(worker_id, offer, known, shares)
     if reserved_for is None:
         return fitting.next_first(*shares.order)
-    # By age alone: whoever uses less might overtake it forever.
+    # By age alone: operations of owners with less use could overtake it forever.
     sooner = fitting.sooner_than(reserved_for.priority, reserved_for.queued_at)
     return (sooner | fitting.filter(takes_slot=False)).next_first(*shares.order)
 
