@@ -5,7 +5,7 @@ from typing import Any
 import psutil
 
 
-def wait_until(condition: Callable[[], Any], seconds: float = 120) -> Any:
+def wait_until(condition: Callable[[], Any], seconds: float = 300) -> Any:
     """Return what `condition` returns once it is true; fail after N seconds."""
     deadline = time.monotonic() + seconds
     while not (found := condition()):

@@ -176,14 +176,19 @@ def test_a_service_account_has_tokens_that_a_superuser_makes_and_no_password(roo
 
 def test_tokens_that_act_for_another_person_are_refused(root):
     users.create("ben", role=Role.OPERATOR)
-    User.objects.create_superuser("other")  # has no password, and is no service account
+    User.objects.create_superuser("other")
+    User.objects.create_user("ann")  # without a password, like one that another service signs in
     users.create("ci", is_service=True)
-    for name in ("ben", "root", "other"):
+    for name in ("ben", "root", "other", "ann"):
         error(root.post(f"users/{name}/tokens"), 409, "NO_SERVICE_ACCOUNT")
-    data(root.post("users/ci/tokens"), 201)
-    root.post("users/ci/password")  # from now on it is a person's
-    error(root.post("users/ci/tokens"), 409, "NO_SERVICE_ACCOUNT")
     assert not Token.objects.exists()
+
+
+def test_a_service_account_is_given_no_password(root):
+    users.create("ci", is_service=True)
+    data(root.post("users/ci/tokens"), 201)
+    error(root.post("users/ci/password"), 409, "IS_SERVICE_ACCOUNT")
+    assert Token.objects.count() == 1
 
 
 @pytest.mark.slow

@@ -47,7 +47,7 @@ class Stack:
         self.data_dir, self.port, self.process = data_dir, port, process
         self.joined: list[subprocess.Popen[bytes]] = []  # further machines
         self.url = f"http://127.0.0.1:{port}"
-        self.client = httpx.Client(base_url=f"{self.url}/api/v1/", timeout=120)
+        self.client = httpx.Client(base_url=f"{self.url}/api/v1/", timeout=300)
 
     def sign_in(self) -> None:
         access = self.data_dir / "cli.json"
@@ -93,7 +93,7 @@ class Stack:
         answer = self.post("operations", {"kind": kind, "config": config})
         return str(answer["id"])
 
-    def wait(self, operation_id: str, *states: str, seconds: float = 120) -> Any:
+    def wait(self, operation_id: str, *states: str, seconds: float = 300) -> Any:
         def reached() -> Any:
             operation = self.look(f"operations/{operation_id}")
             return operation if operation and operation["state"] in states else None
@@ -279,7 +279,7 @@ def _up(
         family = _family(process)
         process.send_signal(signal.SIGTERM)
         try:
-            process.wait(60)
+            process.wait(120)
         finally:
             _, left = psutil.wait_procs(family, timeout=10)
             for each in left:

@@ -79,7 +79,7 @@ def test_a_walk_forward_goes_through_to_its_end_by_itself(stack, dataset):
         found = stack.look(f"studies/{study['id']}")
         return found if found and found["counts"] == {"COMPLETED": 8} else None
 
-    found = wait_until(whole, 120)
+    found = wait_until(whole)
     assert found["percent"] == 100 and not found["is_active"]
     for fold in found["folds"]:
         before = [

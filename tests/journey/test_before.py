@@ -40,7 +40,7 @@ def resumed(stack):
         case: stack.post(f"operations/{each['cancelled']}/resume") for case, each in CASES.items()
     }
     for each in CASES.values():
-        stack.wait(each["cancelled"], "COMPLETED", seconds=240)
+        stack.wait(each["cancelled"], "COMPLETED")
     return answers
 
 

@@ -83,7 +83,7 @@ class WorkerRuntime:
         return psutil.Process(self.stack.child_pid(operation_id)).parents()[1]
 
     def what_it_came_to(self, operation_id):
-        done = self.stack.wait(operation_id, "COMPLETED", seconds=120)
+        done = self.stack.wait(operation_id, "COMPLETED")
         return (
             self.stack.artifacts(operation_id), self.stack.curve(operation_id),
             self.ledger(operation_id), done["result"],
@@ -145,7 +145,7 @@ def kill_in(runtime, operation_id, point):
 def require_kill_changes_nothing(runtime, undisturbed, mode, point):
     operation_id = runtime.begin(mode, **AWAY)
     part = kill_in(runtime, operation_id, point)
-    began = wait_until(lambda: runtime.restored(part, attempt=2), 180)[0][0]
+    began = wait_until(lambda: runtime.restored(part, attempt=2))[0][0]
     assert runtime.what_it_came_to(operation_id) == undisturbed(mode)
     assert began == point[2], "what was saved was not trained again"
 

@@ -13,7 +13,7 @@ from tests.journey.stack import DATABASE, PROGRAM, QUICK, ROOT, joined, running
 from tests.waiting import wait_until
 from trainops.launch import servers
 
-pytestmark = [pytest.mark.faults, pytest.mark.journey, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.faults, pytest.mark.journey, pytest.mark.slow]
 CONFIG = {
     "recipe": "scripted",
     "parameters": {"step_seconds": 0.1},

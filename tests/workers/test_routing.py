@@ -26,7 +26,7 @@ def submit(stack, queue=""):
 
 def until_it_listens(stack):
     """What came while the worker warmed up, it looks for by itself; then messages reach it."""
-    stack.wait(submit(stack), "COMPLETED", seconds=90)
+    stack.wait(submit(stack), "COMPLETED")
 
 
 @contextmanager

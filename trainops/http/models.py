@@ -2,6 +2,7 @@
 
 import secrets
 
+from django.conf import settings
 from django.db import models
 from knox.models import AbstractAuthToken
 
@@ -54,6 +55,17 @@ class Token(AbstractAuthToken):  # type: ignore[misc] # knox is not typed
 
     def __str__(self) -> str:
         return self.name or self.public_id
+
+
+class ServiceAccount(models.Model):
+    """Marks an account for programs: superusers create its tokens, and it has no password."""
+
+    user = models.OneToOneField(
+        settings.AUTH_USER_MODEL, models.CASCADE, primary_key=True, related_name="service_account"
+    )
+
+    def __str__(self) -> str:
+        return str(self.user)
 
 
 class RecentCount(models.Model):

@@ -127,7 +127,7 @@ class UsersView(APIView):
         """List the accounts by name."""
         query_of(request, is_paged=True)
         paginator = UserPages()
-        found = User.objects.prefetch_related("groups")
+        found = User.objects.select_related("service_account").prefetch_related("groups")
         page = paginator.paginate_queryset(found, request, self)
         return paginator.get_paginated_response(UserSerializer(page, many=True).data)
 

@@ -8,6 +8,7 @@ from django.db import IntegrityError, transaction
 
 from trainops.errors import DomainError
 from trainops.http.access_log import note
+from trainops.http.models import ServiceAccount
 from trainops.http.roles import Role
 
 PASSWORD_BYTES = 12
@@ -44,9 +45,17 @@ class NoServiceAccount(DomainError):
         super().__init__("NO_SERVICE_ACCOUNT", message, {"username": username}, status=409)
 
 
+class HasNoPassword(DomainError):
+    """A service account is used with tokens only."""
+
+    def __init__(self, username: str) -> None:
+        message = f"{username} is a service account: it has tokens and no password."
+        super().__init__("IS_SERVICE_ACCOUNT", message, {"username": username}, status=409)
+
+
 def is_service(user: User) -> bool:
-    """Whether it is a service account: for programs with a token, until it is given a password."""
-    return not user.has_usable_password() and not user.is_superuser
+    """Whether it is a service account: for programs, with tokens that superusers create."""
+    return hasattr(user, "service_account")
 
 
 def create(
@@ -61,6 +70,8 @@ def create(
         with transaction.atomic():
             user = User.objects.create_user(username, email, password)
             note("service account created" if is_service else "user created", user=username)
+            if is_service:
+                ServiceAccount.objects.create(user=user)
             if role is not None:
                 user.groups.add(_group(role))
     except IntegrityError:
@@ -103,11 +114,13 @@ def set_active(user: User, is_active: bool, *, by: User) -> None:
 def reset_password(user: User, password: str = "", *, by: User | None) -> str:
     """Set a password, or a random one, and return it; revokes tokens and ends sessions.
 
-    `by`: the caller; None on the command line of the server. Raises DomainError (the caller's own)
-    and Django's ValidationError (too short or too common).
+    `by`: the caller; None on the command line of the server. Raises DomainError (the caller's own,
+    a service account) and Django's ValidationError (too short or too common).
     """
     if user == by:
         raise OwnAccount("change the password on the page Account, which asks for the current one.")
+    if is_service(user):
+        raise HasNoPassword(user.username)
     if password:
         password_validation.validate_password(password, user)
     password = password or new_password()
