@@ -1,4 +1,4 @@
-"""The file of a submission: YAML of the form {kind, name, tags, priority, queue, config: {...}}."""
+"""The file of a submission: YAML with `kind`, `config` and the other FIELDS."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from trainops.plain import JsonObject
 from trainops.plain_yaml import UNREADABLE, lines_of, parsed, reason, unsendable
 
-FIELDS = ("kind", "name", "tags", "priority", "queue", "config")
+FIELDS = ("kind", "name", "tags", "priority", "queue", "project", "config")
 
 
 class FileProblem(ValueError):

@@ -65,6 +65,7 @@ def written(kind: str, config: Mapping[str, object], own: Mapping[str, str]) -> 
         tags=[tag.strip() for tag in own["tags"].split(",") if tag.strip()],
         priority=int(priority) if is_number else priority,
         queue=own["queue"].strip(),
+        project=own["project"].strip(),
     )
     return ConfigFile(text)
 

@@ -39,6 +39,7 @@ def of(operation: Operation) -> Mapping[str, object]:
             tags=[tag.name for tag in operation.tags.all()],
             priority=operation.priority,
             queue=operation.queue,
+            project=operation.project,
         ),
     }
 

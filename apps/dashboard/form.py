@@ -30,7 +30,7 @@ PARAMETERS = "parameters."
 PREFIX = "config."  # of the inputs' names, apart from those of OWN
 SHOWN = "shown."  # of choices with fields of their own: the value with which they were shown
 ALWAYS_BASIC = ("epochs", "batch_size", "learning_rate")
-OWN = ("name", "tags", "priority", "queue")  # the operation's own, beside its config
+OWN = ("name", "tags", "priority", "queue", "project")  # the operation's own, beside its config
 HIDDEN = ("recipe", "parameters")  # the recipe is chosen above; its parameters are the fields
 
 

@@ -62,6 +62,16 @@ def test_a_share_that_is_not_allowed_is_refused(admin_client, ana, given):
     assert not Share.objects.exists()
 
 
+def test_an_admin_sets_the_members_of_a_project(admin_client, ana):
+    assert posted(admin_client, owner=ana.pk, members=[ana.pk]).status_code == 200
+    assert not Share.objects.exists()
+    assert posted(admin_client, project="vision", members=[ana.pk]).status_code == 302
+    share = Share.objects.get()
+    assert list(share.members.all()) == [ana]
+    assert AuditEntry.objects.get(event="share set").details["members"] == "ana"
+    assert "ana" in admin_client.get(f"/admin/operations/share/{share.pk}/change/").content.decode()
+
+
 def test_an_owner_or_project_has_one_share(admin_client, ana):
     Share.objects.create(owner=ana)
     Share.objects.create(project="vision")

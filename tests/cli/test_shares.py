@@ -18,13 +18,14 @@ def test_shares_are_set_listed_and_deleted(cli, admin):
     making.attempt(making.operation(admin, "RUNNING", project="vision"))
     assert "share of ana was set" in cli("shares", "set", "ana", "--weight", "2").stderr
     limits = ["--slots", "4", "--gpus", "2", "--gpu-hours", "100"]
-    assert cli("shares", "set", "--project", "vision", *limits).exit_code == ExitCode.OK
+    made = cli("shares", "set", "--project", "vision", "--member", "ana", *limits)
+    assert made.exit_code == ExitCode.OK
     share = Share.objects.get(project="vision")
     assert (share.max_slots, share.max_gpus, share.gpu_hours_per_week) == (4, 2, 100)
     assert Share.objects.get(owner=admin).weight == 2
     shown = cli("shares", "ls").stdout
     assert {" ".join(line.split()) for line in shown.splitlines()[1:]} == {
-        "ana - 2 1 0 0", "- vision 1 1 of 4 0 of 2 0 of 100",
+        "ana - - 2 1 0 0", "- vision ana 1 1 of 4 0 of 2 0 of 100",
     }  # fmt: skip
     cli("shares", "set", "ana")  # replaces it
     assert Share.objects.get(owner=admin).weight == 1

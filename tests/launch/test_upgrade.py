@@ -78,13 +78,14 @@ def test_the_check_tells_what_has_to_be_done(installation):
     assert CONTRACTED in found["message"]
 
     installation.execute("DELETE FROM django_migrations WHERE name LIKE '0999%'")
-    pending = ["operations.0039_shares"]  # a further table
-    installation.execute("DELETE FROM django_migrations WHERE name = '0039_shares'")
+    pending = ["operations.0040_project_members"]  # a further table
+    installation.execute("DELETE FROM django_migrations WHERE name = '0040_project_members'")
     code, found = installation.check()
     assert (code, found["verdict"], found["pending"]) == (0, "rolling", pending)
 
-    pending.insert(0, "operations.0038_nodes")
-    installation.execute("DELETE FROM django_migrations WHERE name = '0038_nodes'")
+    pending[:0] = ["operations.0038_nodes", "operations.0039_shares"]
+    for name in ("0038_nodes", "0039_shares"):
+        installation.execute("DELETE FROM django_migrations WHERE name = ?", name)
     code, found = installation.check()
     assert (code, found["verdict"], found["pending"]) == (1, "stop first", pending)
     assert found["running"] == 0

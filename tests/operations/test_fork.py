@@ -45,6 +45,14 @@ def test_the_config_of_a_new_operation_is_validated_once(runtime, person, monkey
     assert [len(each) for each in new.values()] == [1, 1]
 
 
+def test_a_fork_stays_in_the_project_of_its_source_unless_another_is_given(source, person):
+    source.row.update(project="vision")
+    wanted = {"operation_id": source.pk, "owner": person}
+    assert forking.fork(**wanted).project == "vision"
+    assert forking.extend(**wanted, to=20, project="speech").project == "speech"
+    assert warm_starting.warm_start(**wanted, project="").project == ""
+
+
 def learning_rates(operation):
     """Return those of its newest checkpoint."""
     from trainops.runtime.checkpoint.store import Candidate, CheckpointStore

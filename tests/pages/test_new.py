@@ -4,12 +4,13 @@ import io
 
 import numpy as np
 import pytest
+from django.contrib.auth.models import User
 
 from apps.dashboard import branches, fields
 from apps.dashboard.fields import FormField, fields_of
 from apps.dashboard.form import Form
 from apps.datasets import services as datasets
-from apps.operations.models import Operation
+from apps.operations.models import Operation, Share
 from apps.operations.requests import forking
 from tests.api.saved import saved
 from tests.pages import making
@@ -66,9 +67,9 @@ def test_only_what_differs_from_the_defaults_is_written_down(page):
 
 
 def test_its_own_fields_are_kept(page):
-    posted(page, name="tuned", tags=" b, a ,", priority="5")
+    posted(page, name="tuned", tags=" b, a ,", priority="5", project=" vision ")
     operation = Operation.objects.get()
-    assert (operation.name, operation.priority) == ("tuned", 5)
+    assert (operation.name, operation.priority, operation.project) == ("tuned", 5, "vision")
     assert [tag.name for tag in operation.tags.all()] == ["a", "b"]
 
 
@@ -86,6 +87,7 @@ def test_its_own_fields_are_kept(page):
             ("name", "x" * 200, "at most 120"),
             ("tags", ",".join(f"t{n}" for n in range(30)), "at most 20 tags"),
             ("priority", "high", "whole number"),
+            ("project", "x" * 65, "at most 64"),
         ],
         every=4,
     ),
@@ -98,6 +100,19 @@ def test_a_wrong_value_is_reported_beside_its_field_and_stays(page, name, typed,
     assert 'value="77"' in text  # what was right is not lost either
     field = text.partition(f'name="{name}"')[2].partition("<div")[0]
     assert 'aria-invalid="true"' in field and "invalid-feedback" in field
+
+
+def test_projects_that_a_user_may_submit_to_are_suggested(page, ana):
+    posted(page, project="speech")
+    Share.objects.create(project="open")
+    closed = Share.objects.create(project="closed")
+    closed.members.add(User.objects.create_user("ben"))
+    assert page.get("/operations/new").context["projects"] == ["open", "speech"]
+    refused = posted(page, once="y", project="closed")
+    field = refused.content.decode().partition('name="project"')[2].partition("<div")[0]
+    assert refused.status_code == 422 and "ana is not a member" in field
+    closed.members.add(ana)
+    assert page.get("/operations/new").context["projects"] == ["closed", "open", "speech"]
 
 
 def test_a_problem_among_the_folded_fields_opens_them(page):
@@ -231,11 +246,11 @@ def test_the_list_of_recipes_is_folded_once_one_is_chosen(page):
 
 
 def test_a_clone_has_the_config_and_the_tags_of_its_source(page, ana):
-    posted(page, tags="a", name="first", **{"config.epochs": "7"})
+    posted(page, tags="a", name="first", project="vision", **{"config.epochs": "7"})
     source = Operation.objects.get()
     shown = page.get(f"/operations/new?from={source.pk}")
     text = shown.content.decode()
-    assert 'value="first"' in text and 'value="a"' in text
+    assert all(f'value="{each}"' in text for each in ("first", "a", "vision"))
     epochs = next(f for f in shown.context["form"].fields if f.path == "epochs")
     assert epochs.text == "7"
 

@@ -23,10 +23,16 @@ Checkpoint = Annotated[
     ),
 ]
 Name = Annotated[str, typer.Option(help="Display name of the new operation.")]
+Project = Annotated[
+    str | None,
+    typer.Option(help='Project; by default that of the parent operation. "" is none.'),
+]
 Assignments = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="PATH=VALUE", help="Override a config field; repeatable."),
 ]
+
+UNSEEN = ("name", "project")  # make no difference in a preview
 
 
 def register(app: typer.Typer) -> None:
@@ -40,6 +46,7 @@ def fork(
     reference: Id,
     checkpoint: Checkpoint = None,
     name: Name = "",
+    project: Project = None,
     assignments: Assignments = None,
     is_preview: IsPreview = False,
     follow_it: Follow = False,
@@ -48,7 +55,7 @@ def fork(
 
     Example: trainops fork 3f9b3c --checkpoint best --set learning_rate=0.001
     """
-    wanted = _wanted("fork", checkpoint, name, assignments)
+    wanted = _wanted("fork", checkpoint, name, project, assignments)
     _request(session, "fork", reference, wanted, is_preview=is_preview, follow_it=follow_it)
 
 
@@ -60,6 +67,7 @@ def extend(
     ],
     checkpoint: Checkpoint = None,
     name: Name = "",
+    project: Project = None,
     is_preview: IsPreview = False,
     follow_it: Follow = False,
 ) -> None:
@@ -67,7 +75,7 @@ def extend(
 
     Example: trainops extend 3f9b3c --to 40 --follow
     """
-    wanted = _wanted("extend", checkpoint, name, None)
+    wanted = _wanted("extend", checkpoint, name, project, None)
     wanted.body["to"] = to
     _request(session, "extend", reference, wanted, is_preview=is_preview, follow_it=follow_it)
 
@@ -77,6 +85,7 @@ def warm_start(
     reference: Id,
     checkpoint: Checkpoint = None,
     name: Name = "",
+    project: Project = None,
     assignments: Assignments = None,
     is_preview: IsPreview = False,
     follow_it: Follow = False,
@@ -85,14 +94,20 @@ def warm_start(
 
     Example: trainops warm-start 3f9b3c --set epochs=5
     """
-    wanted = _wanted("warm-start", checkpoint, name, assignments)
+    wanted = _wanted("warm-start", checkpoint, name, project, assignments)
     _request(session, "warm-start", reference, wanted, is_preview=is_preview, follow_it=follow_it)
 
 
 def _wanted(
-    verb: str, checkpoint: str | None, name: str, assignments: list[str] | None
+    verb: str,
+    checkpoint: str | None,
+    name: str,
+    project: str | None,
+    assignments: list[str] | None,
 ) -> Submission:
     wanted = Submission({"checkpoint_id": checkpoint or "", "name": name}, verb)
+    if project is not None:
+        wanted.body["project"] = project
     for typed in assignments or ():
         wanted.assign(typed)
     return wanted
@@ -110,7 +125,7 @@ def _request(
     found = operation_id(session.api, reference)
     try:
         if is_preview:
-            body = {name: value for name, value in wanted.body.items() if name != "name"}
+            body = {name: value for name, value in wanted.body.items() if name not in UNSEEN}
             previews.show(session, found, verb, body)
             return
         made: Operation = session.api.submit(f"operations/{found}/{verb}", wanted.body)

@@ -44,11 +44,12 @@ def ls(session: Session) -> None:
         session.out.data(found)
         return
     session.out.table(
-        ["USER", "PROJECT", "WEIGHT", "SLOTS", "GPUS", "GPU HOURS"],
+        ["USER", "PROJECT", "MEMBERS", "WEIGHT", "SLOTS", "GPUS", "GPU HOURS"],
         (
             [
                 looks.cell(each["owner"]),
                 looks.cell(each["project"]),
+                looks.cell(", ".join(each["members"])),
                 looks.cell(f"{each['weight']:g}"),
                 looks.cell(_of(each["used"]["slots"], each["max_slots"])),
                 looks.cell(_of(each["used"]["gpus"], each["max_gpus"])),
@@ -56,7 +57,7 @@ def ls(session: Session) -> None:
             ]
             for each in found
         ),
-        elastic="PROJECT",
+        elastic="MEMBERS",
     )
 
 
@@ -64,6 +65,14 @@ def set_share(
     session: Session,
     username: Username = None,
     project: Project = None,
+    members: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--member",
+            metavar="USERNAME",
+            help="User who may submit to the project; repeatable; by default every user.",
+        ),
+    ] = None,
     weight: Annotated[float, typer.Option(help="Weight in the order of claims.")] = 1.0,
     slots: Annotated[
         int | None, typer.Option(min=0, help="Maximum slots in use; by default no limit.")
@@ -81,6 +90,7 @@ def set_share(
     """
     body = {
         **_whose(username, project),
+        "members": members or [],
         "weight": weight,
         "max_slots": slots,
         "max_gpus": gpus,

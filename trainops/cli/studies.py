@@ -93,6 +93,7 @@ def run(
         str | None, typer.Option(help="Whether to minimise (min) or maximise (max) the objective.")
     ] = None,
     name: Annotated[str | None, typer.Option(help="Display name.")] = None,
+    project: Annotated[str | None, typer.Option(help="Project.")] = None,
 ) -> None:
     """Submit operations with different values, suggested by a sampler.
 
@@ -114,7 +115,7 @@ def run(
     design |= {field: value for field, value in options.items() if value is not None}
     if folds is not None:
         submission.section_of(design, "walk_forward", wanted.source)["folds"] = folds
-    given = {"metric": metric, "mode": mode, "name": name}
+    given = {"metric": metric, "mode": mode, "name": name, "project": project}
     wanted.body |= {field: value for field, value in given.items() if value is not None}
     _submitted(session, _submit(session, wanted))
 

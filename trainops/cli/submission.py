@@ -73,7 +73,7 @@ class Submission:
 
 
 def read(path: Path, *, also: Sequence[str] = ()) -> Submission:
-    """Read a file of the form {kind, name, tags, priority, queue, config: {...}}, and `also` these.
+    """Read a file of a submission (see `submission_file`), which may have the fields `also`.
 
     Raises:
         Problem: it cannot be read, is not YAML of plain values, or has unknown fields.

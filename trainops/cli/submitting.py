@@ -39,6 +39,7 @@ def run(
     queue: Annotated[
         str | None, typer.Option(metavar="LABEL", help="Required worker label.")
     ] = None,
+    project: Annotated[str | None, typer.Option(help="Project.")] = None,
     is_preview: IsPreview = False,
     follow_it: Follow = False,
 ) -> None:
@@ -49,7 +50,7 @@ def run(
     wanted = submission.read(file)
     for assignment in assignments or []:
         wanted.assign(assignment)
-    given = {"name": name, "kind": kind, "queue": queue}
+    given = {"name": name, "kind": kind, "queue": queue, "project": project}
     wanted.body |= {field: value for field, value in given.items() if value is not None}
     if tags:
         wanted.add_tags(tags)
@@ -74,7 +75,7 @@ def config(session: Session, reference: Id) -> None:
     if session.out.is_data:
         session.out.data(operation["config"])
         return
-    described = {name: operation.get(name) for name in ("tags", "priority", "queue")}
+    described = {name: operation.get(name) for name in ("tags", "priority", "queue", "project")}
     text = operation_yaml.written(
         operation["kind"], operation["name"], operation["config_given"], **described
     )

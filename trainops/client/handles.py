@@ -65,6 +65,7 @@ class Client:
         changes: Mapping[str, object] | None = None,
         name: str | None = None,
         tags: Sequence[str] = (),
+        project: str | None = None,
         key: str = "",
     ) -> "Handle":
         """Submit an operation.
@@ -75,8 +76,8 @@ class Client:
         """
         body: dict[str, Any] = dict(source) if isinstance(source, Mapping) else _read(Path(source))
         body["config"] = _changed(body.get("config") or {}, changes or {})
-        if name is not None:
-            body["name"] = name
+        given = {"name": name, "project": project}
+        body |= {field: value for field, value in given.items() if value is not None}
         if tags:
             body["tags"] = [*(body.get("tags") or ()), *tags]
         return Handle(self.api, self.api.submit("operations", body, key=key))

@@ -176,6 +176,7 @@ class Share(TypedDict):
     share_id: int
     owner: str | None
     project: str
+    members: list[str]
     weight: float
     max_slots: int | None
     max_gpus: int | None
@@ -286,6 +287,7 @@ class Operation(TypedDict):
     priority: NotRequired[int]
     revision: int
     queue: NotRequired[str | None]
+    project: NotRequired[str | None]
     attempt: NotRequired[int | None]
     worker_id: NotRequired[str | None]
     config: NotRequired[JsonObject]

@@ -16,7 +16,7 @@ from apps.dashboard.fields import fields_of
 from apps.dashboard.form import OWN, Form
 from apps.dashboard.permissions import needs, user_of
 from apps.operations.models import Operation, Study
-from apps.operations.requests import services
+from apps.operations.requests import projects, services
 from apps.operations.requests.previews import Preview
 from apps.operations.scheduling import queue_status
 from apps.operations.studies import services as studies
@@ -125,6 +125,7 @@ def _form_of(
         "tags": ", ".join(body["tags"]),
         "priority": str(body["priority"] or ""),
         "queue": body["queue"],
+        "project": body["project"],
     }
 
 
@@ -169,6 +170,7 @@ def _submit(request: HttpRequest) -> HttpResponse:
             tags=own["tags"].split(","),
             priority=_priority(own["priority"]),
             queue=own["queue"].strip(),
+            project=own["project"],
             idempotency_key=request.POST.get("once", "")[:64],
         )
     except ConfigError as error:
@@ -216,6 +218,7 @@ def _context(
         "own_errors": {name: errors.get(name, "") for name in OWN},
         "groups": [] if branch or file else picking.groups(user_of(request)),
         "is_choosing": not {"recipe", "from", "yaml"} & {*request.GET, *request.POST},
+        "projects": projects.suggestions(user_of(request)),
         "labels": sorted({label for worker in queue_status.workers() for label in worker.labels}),
         "num_errors": len(errors),
         "once": secrets.token_hex(16),  # what was posted was refused, and is not what comes next
@@ -229,6 +232,7 @@ def _of(source: Operation) -> dict[str, object]:
         "tags": ", ".join(tags),
         "priority": source.priority or "",
         "queue": source.queue,
+        "project": source.project,
     }
 
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from django import forms
 from django.contrib import admin
 from django.http import HttpRequest
 
@@ -11,16 +12,29 @@ from trainops.admin_base import ReadOnlyAdmin
 from trainops.http.roles import Role, has_role
 
 
+class ShareForm(forms.ModelForm):  # type: ignore[type-arg] # at run time it takes none
+    def clean(self) -> dict[str, Any]:
+        """Raise ValidationError where a share of an owner has members."""
+        cleaned: dict[str, Any] = super().clean() or self.cleaned_data
+        share = Share(project=cleaned.get("project", "").strip())
+        shares.require_no_members_of_an_owner(share, cleaned.get("members", ()))
+        return cleaned
+
+
 @admin.register(Share)
 class ShareAdmin(ReadOnlyAdmin):
     list_display = ("__str__", "weight", "max_slots", "max_gpus", "gpu_hours_per_week")
     list_select_related = ("owner",)
     search_fields = ("owner__username", "project")
     ordering = ("owner__username", "project")
-    fields = ("owner", "project", "weight", "max_slots", "max_gpus", "gpu_hours_per_week")
+    fields = (
+        "owner", "project", "members", "weight", "max_slots", "max_gpus", "gpu_hours_per_week",
+    )  # fmt: skip
+    form = ShareForm
+    filter_horizontal = ("members",)
 
     def save_model(self, request: HttpRequest, obj: Share, form: Any, change: bool) -> None:
-        shares.save(obj)
+        shares.save(obj, form.cleaned_data["members"])
 
     def delete_model(self, request: HttpRequest, obj: Share) -> None:
         shares.delete(obj)

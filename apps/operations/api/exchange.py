@@ -45,6 +45,7 @@ class SubmissionFields(TypedDict):
     tags: list[str]
     priority: int
     queue: str
+    project: str
 
 
 class ImportFields(TypedDict):

@@ -8,6 +8,7 @@ from rest_framework import serializers
 from apps.operations.attention import Attention
 from apps.operations.lifecycle import Reason, State
 from apps.operations.requests.access import Action
+from apps.operations.requests.projects import MAX_PROJECT
 from apps.operations.scheduling.blocking import BlockingReason
 from trainops.http.serializers import StrictSerializer
 from trainops.runtime.labels import LABEL_PATTERN, LABEL_RULE
@@ -40,6 +41,10 @@ class SubmissionSerializer(StrictSerializer):
         help_text="Required worker label, such as `a100`; by default any worker.",
         error_messages={"invalid": LABEL_RULE},
     )
+    project = serializers.CharField(
+        max_length=MAX_PROJECT, required=False, allow_blank=True, default="",
+        help_text="Project, whose share limits the operation too; by default none.",
+    )  # fmt: skip
 
 
 class EditSerializer(StrictSerializer):
@@ -52,7 +57,7 @@ class EditSerializer(StrictSerializer):
     notes = serializers.CharField(
         max_length=10_000, required=False, allow_blank=True, trim_whitespace=False
     )
-    project = serializers.CharField(max_length=64, required=False, allow_blank=True)
+    project = serializers.CharField(max_length=MAX_PROJECT, required=False, allow_blank=True)
     is_favourite = serializers.BooleanField(required=False)
     archived = serializers.BooleanField(required=False, help_text="Lists omit archived ones.")
     acknowledged = serializers.BooleanField(
@@ -106,7 +111,11 @@ class ForkSerializer(StrictSerializer):
     tags = SubmissionSerializer().fields["tags"]
     priority = serializers.IntegerField(
         min_value=-100, max_value=100, required=False, allow_null=True, default=None,
-        help_text="Label; by default that of the parent operation.",
+        help_text="Priority; by default that of the parent operation.",
+    )  # fmt: skip
+    project = serializers.CharField(
+        max_length=MAX_PROJECT, required=False, allow_blank=True, allow_null=True, default=None,
+        help_text="Project; by default that of the parent operation. Empty: none.",
     )  # fmt: skip
 
 

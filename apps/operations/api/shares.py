@@ -1,7 +1,7 @@
 """Endpoints of shares: every user reads them, admins set and delete them."""
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.contrib.auth.models import User
 from drf_spectacular.utils import extend_schema
@@ -18,6 +18,9 @@ from apps.operations.scheduling.shares import Shares, current
 from trainops.http.asking import body_of, query_of
 from trainops.http.permissions import IsAdmin, IsViewer
 from trainops.http.serializers import MessageSerializer, StrictSerializer
+
+if TYPE_CHECKING:
+    from django.db.models import QuerySet
 
 MAX_NUMBER = 1_000_000
 
@@ -44,6 +47,14 @@ class ShareRequestSerializer(StrictSerializer):
         help_text="Username.",
     )
     project = serializers.CharField(max_length=64, required=False, allow_blank=True, default="")
+    members = serializers.SlugRelatedField(
+        slug_field="username",
+        queryset=User.objects.all(),
+        many=True,
+        required=False,
+        help_text="Usernames of the users who may submit to the project, besides admins; "
+        "by default every user.",
+    )
     weight = serializers.FloatField(
         min_value=MIN_WEIGHT, max_value=MAX_WEIGHT, required=False, default=1.0
     )
@@ -69,6 +80,10 @@ class UsedShareSerializer(serializers.Serializer[Any]):
     share_id = serializers.IntegerField()
     owner = serializers.CharField(allow_null=True)
     project = serializers.CharField(allow_blank=True)
+    members = serializers.ListField(
+        child=serializers.CharField(),
+        help_text="Users who may submit to the project, besides admins; empty: every user.",
+    )
     weight = serializers.FloatField()
     max_slots = serializers.IntegerField(allow_null=True)
     max_gpus = serializers.IntegerField(allow_null=True)
@@ -85,7 +100,7 @@ class SharesView(APIView):
         """List the shares of owners and projects, and what is used of them now."""
         query_of(request)
         known = current()
-        rows = [_row(each, known) for each in Share.objects.select_related("owner")]
+        rows = [_row(each, known) for each in _shares()]
         return Response(UsedShareSerializer(rows, many=True).data)
 
     @extend_schema(
@@ -95,10 +110,12 @@ class SharesView(APIView):
         """Set the share of an owner or a project; the present one is replaced (admins only)."""
         wanted = body_of(request, ShareRequestSerializer)
         key = {name: wanted.pop(name) for name in ("owner", "project")}
+        members = wanted.pop("members", [])
         share = Share.objects.filter(**key).first() or Share(**key)
         for name, value in wanted.items():
             setattr(share, name, value)
-        return Response(UsedShareSerializer(_row(shares.save(share), current())).data)
+        saved = shares.save(share, members)
+        return Response(UsedShareSerializer(_row(_shares().get(pk=saved.pk), current())).data)
 
 
 class ShareView(APIView):
@@ -114,6 +131,10 @@ class ShareView(APIView):
         return Response({"message": f"The share of {share} was deleted."})
 
 
+def _shares() -> "QuerySet[Share]":
+    return Share.objects.select_related("owner").prefetch_related("members")
+
+
 def _row(share: Share, known: Shares) -> dict[str, object]:
     found = known.owners if share.owner_id else known.projects
     used = found.get(share.owner_id or share.project, known.default)
@@ -121,6 +142,7 @@ def _row(share: Share, known: Shares) -> dict[str, object]:
         "share_id": share.pk,
         "owner": share.owner.get_username() if share.owner else None,
         "project": share.project,
+        "members": sorted(each.get_username() for each in share.members.all()),
         **{name: getattr(share, name) for name in shares.LIMITS},
         "used": {name: getattr(used, name) for name in ("slots", "gpus", "gpu_hours")},
     }

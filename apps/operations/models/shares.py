@@ -23,6 +23,12 @@ class Share(models.Model):
         settings.AUTH_USER_MODEL, models.CASCADE, null=True, blank=True, related_name="share"
     )
     project = models.CharField(max_length=64, blank=True, default="", db_default="")
+    members = models.ManyToManyField(
+        settings.AUTH_USER_MODEL,
+        blank=True,
+        related_name="project_shares",
+        help_text="Users who may submit to the project, besides admins; by default every user.",
+    )
     weight = models.FloatField(
         default=1.0,
         db_default=1.0,

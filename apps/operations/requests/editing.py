@@ -9,6 +9,7 @@ from apps.operations import attention
 from apps.operations.errors import NotAllowed
 from apps.operations.lifecycle import ACTIVE
 from apps.operations.models import Operation, Tag
+from apps.operations.requests import projects
 from apps.operations.requests.services import get, require_whole
 from apps.operations.requests.submission import clean_name, clean_tags
 from trainops.clock import DatabaseNow
@@ -18,7 +19,7 @@ from trainops.text import name_problem
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
-MAX_NOTES, MAX_PROJECT, MAX_ACKNOWLEDGEMENT = 10_000, 64, 500
+MAX_NOTES, MAX_ACKNOWLEDGEMENT = 10_000, 500
 WRITTEN = ("name", "tags", "notes", "project")  # an edit of these names the revision it began with
 DATED = {"archived", "acknowledged"}  # stored as the time at which they were set
 
@@ -43,7 +44,8 @@ def edit(
 
     Raises:
         ConfigError: a value is not allowed, or `revision` is missing for one of WRITTEN.
-        NotAllowed: it was edited after `revision`, or its state does not allow the change.
+        NotAllowed: it was edited after `revision`, its state does not allow the change, or the
+            project has other members.
     """
     operation = get(operation_id)
     require_whole(operation)
@@ -52,6 +54,7 @@ def edit(
         problem = f"got none; allowed: the revision of the operation, now {operation.revision}"
         raise ConfigError({"revision": problem})
     changes = _different(operation, checked)
+    projects.require_member(changes.get("project", ""), actor)
     if not changes and revision in (None, operation.revision):
         return operation
     with transaction.atomic():
@@ -93,7 +96,7 @@ def _checked(operation: Operation, changes: Changes) -> Changes:
     if "notes" in changes:
         checked["notes"] = _text("notes", changes["notes"], MAX_NOTES)
     if "project" in changes:
-        checked["project"] = _text("project", changes["project"].strip(), MAX_PROJECT)
+        checked["project"] = projects.clean(changes["project"])
     if "acknowledgement" in changes:
         text = changes["acknowledgement"].strip()
         checked["acknowledgement"] = _text("acknowledgement", text, MAX_ACKNOWLEDGEMENT)

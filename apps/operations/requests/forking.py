@@ -28,6 +28,7 @@ class ForkOptions(TypedDict, total=False):
     tags: Iterable[str]
     priority: int | None
     queue: str | None
+    project: str | None
     idempotency_key: str
 
 
@@ -63,11 +64,12 @@ def submit_from(
     tags: Iterable[str] = (),
     priority: int | None = None,
     queue: str | None = None,
+    project: str | None = None,
     idempotency_key: str = "",
 ) -> Operation:
     """Submit an operation like `source` that begins with its checkpoint.
 
-    `suffix` ends the name, the priority and the label are those of `source` where none is given.
+    `suffix` ends the name; priority, label and project are those of `source` where none is given.
     """
     checkpoint, skipped = services.first_healthy(source, checkpoint_id)
     checkpoint.operation = source
@@ -79,6 +81,7 @@ def submit_from(
         tags=tags,
         priority=source.priority if priority is None else priority,
         queue=source.queue if queue is None else queue,
+        project=source.project if project is None else project,
         idempotency_key=idempotency_key,
         initial_checkpoint=begins_with(checkpoint, skipped=[str(each.problem) for each in skipped]),
     )

@@ -17,7 +17,7 @@ from apps.operations.errors import NotAllowed
 from apps.operations.ids import new_id
 from apps.operations.models import MAX_NAME_LENGTH, DatasetUse, Operation, Tag
 from apps.operations.placement import need_of
-from apps.operations.requests import limits
+from apps.operations.requests import limits, projects
 from apps.operations.requests.initial_checkpoints import InitialCheckpoint
 from apps.operations.scheduling.dispatch import dispatch
 from trainops.kind import KINDS
@@ -65,10 +65,14 @@ class SubmissionRequest:
     tags: Sequence[str]
     priority: int
     queue: str
+    project: str
 
     @property
     def hash(self) -> str:
-        return canonical_hash(asdict(self))
+        asked = asdict(self)
+        if not self.project:  # as before there were projects in requests
+            del asked["project"]
+        return canonical_hash(asked)
 
 
 def submit(
@@ -80,6 +84,7 @@ def submit(
     tags: Iterable[str] = (),
     priority: int = 0,
     queue: str = "",
+    project: str = "",
     idempotency_key: str = "",
     initial_checkpoint: InitialCheckpoint | None = None,
     part: InStudy | None = None,
@@ -91,14 +96,17 @@ def submit(
 
     Raises:
         ConfigError: unknown kind, recipe or parameter, wrong types, values out of range.
-        NotAllowed: the key was used for something else.
+        NotAllowed: the key was used for something else, or the project has other members.
         LimitReached: the owner has as many waiting and running as allowed.
         DomainError: the file to begin with is not usable; nothing is left of it.
     """
     label = clean_label(queue)
-    wanted = SubmissionRequest(kind, config, clean_name(name), clean_tags(tags), priority, label)
+    wanted = SubmissionRequest(
+        kind, config, clean_name(name), clean_tags(tags), priority, label, projects.clean(project)
+    )
     if first := _submitted_before(wanted, owner, idempotency_key):
         return first
+    projects.require_member(wanted.project, owner)
     KINDS.require_computed(kind)
     parsed = KINDS[kind].parse_config(with_platform_defaults(kind, config))
     if part is None:  # a study is counted as a whole, before it is written
@@ -179,6 +187,7 @@ def _write(
         config_hash=canonical_hash(config),
         priority=wanted.priority,
         queue=wanted.queue,
+        project=wanted.project,
         device=need.device,
         gpu_memory_bytes=need.gpu_memory_bytes,
         memory_bytes=need.memory_bytes,

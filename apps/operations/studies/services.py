@@ -15,7 +15,7 @@ from apps.checkpoints import services as checkpoints
 from apps.operations.errors import CheckpointNotFound, NotAllowed
 from apps.operations.lifecycle import ACTIVE, RESUMABLE, Reason
 from apps.operations.models import Operation, Study
-from apps.operations.requests import changed_code, deletion, limits, services
+from apps.operations.requests import changed_code, deletion, limits, projects, services
 from apps.operations.requests.submission import (
     InStudy,
     canonical_hash,
@@ -69,6 +69,7 @@ def create(
     tags: Iterable[str] = (),
     priority: int = 0,
     queue: str = "",
+    project: str = "",
     idempotency_key: str = "",
 ) -> Study:
     """Submit the first trials, up to the parallel limit; with an error none.
@@ -81,12 +82,15 @@ def create(
     """
     clean_tags(tags), clean_label(queue)
     submission = {"tags": list(tags), "priority": priority, "queue": queue}
+    if project := projects.clean(project):
+        submission["project"] = project
     asked = canonical_hash(
         {"kind": kind, "config": config, "design": design, "name": name, "metric": metric,
          "mode": mode, **submission}
     )  # fmt: skip
     if first := _created_before(asked, owner, idempotency_key):
         return first
+    projects.require_member(project, owner)
     KINDS.require_computed(kind)
     wanted = planning.completed(planning.parse(design), kind, config)
     metric, mode = planning.judged_by(kind, config, metric, mode)
