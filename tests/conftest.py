@@ -22,7 +22,6 @@ from trainops.launch.testing import DATABASE, HEAVY, LONG, QUICK
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy")
 
-MOST_SLOW_CASES = 2  # of a family
 BROWSER = Path(__file__).parent / "browser"
 MODULE_MARKS = re.compile(r"^pytestmark = (\[[^\]]*\]|.*)", re.MULTILINE)
 
@@ -45,9 +44,10 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @pytest.hookimpl(trylast=True)  # after the marks have chosen
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep some cases of each family of tests: quick, one; otherwise about two of a slow one.
+    """Keep one case of each family of tests, of those that are not slow only in the quick set.
 
-    All cases run with `--all`, and where pytest itself is given files.
+    All cases run with `--all`, and where pytest itself is given files. Families over the same cases
+    have different ones, and what is marked `whole` all.
     """
     marks = config.option.markexpr
     if marks != QUICK and f"not {LONG}" not in marks:
@@ -58,27 +58,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     kept = {
         item
         for name, family in families.items()
-        for item in (_one(name, family) if marks == QUICK else _some_slow(name, family))
+        for item in (_one(name, family) if marks == QUICK or _is_slow(family) else family)
     }
     config.hook.pytest_deselected(items=[each for each in items if each not in kept])
     items[:] = [each for each in items if each in kept]
 
 
 def _one(name: str, family: list[pytest.Item]) -> list[pytest.Item]:
-    """Return one case; families over the same cases have different ones."""
     return [family[crc32(name.encode()) % len(family)]]
 
 
-def _some_slow(name: str, family: list[pytest.Item]) -> list[pytest.Item]:
-    """Return every Nth case, or all of what is marked `whole`.
-
-    Families over the same cases begin with different ones.
-    """
-    every = -(-len(family) // MOST_SLOW_CASES)
-    is_slow = any(each.get_closest_marker("slow") for each in family)
-    if every < 2 or not is_slow or family[0].get_closest_marker("whole"):
-        return family
-    return family[crc32(name.encode()) % every :: every]
+def _is_slow(family: list[pytest.Item]) -> bool:
+    is_whole = family[0].get_closest_marker("whole")
+    return not is_whole and any(each.get_closest_marker("slow") for each in family)
 
 
 @pytest.fixture(scope="session")

@@ -5,14 +5,14 @@ import time
 
 from tests.faults.installations import one_machine, two_machines
 from tests.faults.options import parser
-from tests.faults.storm import LEASES, Storm
+from tests.faults.storm import Storm
 
 
 def main() -> int:
     options = parser().parse_args()
     began = time.monotonic()
     start = two_machines if options.postgres else one_machine
-    with start(**LEASES) as installation:
+    with start() as installation:
         storm = Storm(installation, options.seed)
         seconds = options.seconds if options.faults is None else 0
         storm.run(seconds=seconds, num_faults=options.faults or 0)

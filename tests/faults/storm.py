@@ -79,13 +79,7 @@ LOOP: dict[str, Any] = {
 CONFIGS = [OFTEN, RARELY, AGENTS, CLIENTS, LOOP]
 NUM_OPERATIONS = 5
 NUM_LASTING = 10  # so many faults may go on having effects
-LEASE_SECONDS = 2 * float(QUICK["ORPHAN_TIMEOUT_SECONDS"])
-# An attempt saves and ends itself when two thirds of a grant are over. With the shortest grants a
-# machine that has much else to do takes leases away without a fault.
-LEASES = {
-    f"TRAINOPS_{name}": str(2 * float(QUICK[name]))
-    for name in ("ORPHAN_TIMEOUT_SECONDS", "FENCE_KILL_SECONDS", "CHILD_DEADLINE_SECONDS")
-}
+LEASE_SECONDS = float(QUICK["ORPHAN_TIMEOUT_SECONDS"])
 QUIET_SECONDS = 240
 FAILED_TO_INFLICT = (
     psutil.Error, httpx.HTTPError, sqlite3.Error, OperationalError, RedisError, OSError, IndexError,

@@ -30,11 +30,11 @@ MANAGE = (sys.executable, "manage.py")
 DATABASE, DATABASE_URL = "trainops.sqlite3", "TRAINOPS_DATABASE_URL"
 QUICK = {  # the protocol's timings, shortened in proportion
     "HEALTH_CHECK_INTERVAL_SECONDS": "0.5",
-    "HEALTH_CHECK_TIMEOUT_SECONDS": "2",
-    "ORPHAN_TIMEOUT_SECONDS": "6",
+    "HEALTH_CHECK_TIMEOUT_SECONDS": "5",
+    "ORPHAN_TIMEOUT_SECONDS": "15",  # a busy machine takes no lease away without a fault
     "ORPHAN_CHECK_INTERVAL_SECONDS": "1",
-    "FENCE_KILL_SECONDS": "4",
-    "CHILD_DEADLINE_SECONDS": "5",
+    "FENCE_KILL_SECONDS": "10",
+    "CHILD_DEADLINE_SECONDS": "12",
     "CANCEL_POLL_SECONDS": "0.3",
     "RESTART_DELAY_SECONDS": "0.5",
     "SHUTDOWN_TIMEOUT_SECONDS": "8",
@@ -47,7 +47,7 @@ class Stack:
         self.data_dir, self.port, self.process = data_dir, port, process
         self.joined: list[subprocess.Popen[bytes]] = []  # further machines
         self.url = f"http://127.0.0.1:{port}"
-        self.client = httpx.Client(base_url=f"{self.url}/api/v1/", timeout=300)
+        self.client = httpx.Client(base_url=f"{self.url}/api/v1/", timeout=600)
 
     def sign_in(self) -> None:
         access = self.data_dir / "cli.json"

@@ -29,7 +29,6 @@ def stack(tmp_path_factory):
     with tarfile.open(ARCHIVE) as archive:
         archive.extractall(directory, **SAFELY)  # noqa: S202 - our own archive
     with running(directory / "var", TRAINOPS_WORKER_SLOTS="2") as stack:
-        stack.client.timeout = 120  # to verify and to export starts a process each
         yield stack
 
 

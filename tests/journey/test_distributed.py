@@ -215,6 +215,6 @@ def test_a_cancel_reaches_clients_that_run(runtime, undisturbed):
     wait_until(
         lambda: {row[3] for row in runtime.parts(operation_id)} <= {"CANCELLED", "COMPLETED"}
     )
-    assert time.monotonic() - asked_at < 15
+    assert time.monotonic() - asked_at < 60
     runtime.stack.post(f"operations/{operation_id}/resume")
     assert runtime.what_it_came_to(operation_id) == undisturbed("sample")

@@ -36,7 +36,7 @@ def stack(tmp_path):
             "TRAINOPS_WORKER_END_MARGIN_SECONDS": "1",
         }
         # Of a worker, which starts as slowly as the machine is; 8 of them are for saving.
-        stack.life_seconds = min(120, round(35 + 2 * (time.monotonic() - began_at)))
+        stack.life_seconds = min(300, round(35 + 2 * (time.monotonic() - began_at)))
         yield stack
 
 
@@ -44,7 +44,7 @@ def ends(process, seconds):
     """Wait for the end of `up`; nothing of it is left."""
     family = psutil.Process(process.pid).children(recursive=True)
     code = process.wait(seconds)
-    _, left = psutil.wait_procs(family, timeout=5)
+    _, left = psutil.wait_procs(family, timeout=30)
     assert not left
     return code
 
@@ -66,15 +66,14 @@ def are_equal(stack, interrupted, undisturbed):
 def test_another_worker_continues_what_a_worker_saved_before_its_end(stack):
     began_at = time.time()
     with joined(stack, "--until", f"{stack.life_seconds}s", **stack.stores) as process:
-        wait_until(lambda: stack.get("workers"), 60)
-        (worker,) = stack.get("workers")
+        (worker,) = wait_until(lambda: stack.get("workers"))
         ends_at = datetime.fromisoformat(worker["ends_at"]).timestamp()
-        assert abs(ends_at - began_at - stack.life_seconds) < 10
+        assert began_at <= ends_at - stack.life_seconds <= time.time()
         assert worker["idle_exit_seconds"] is None
-        wait_until(lambda: time.time() > ends_at - 8 - 20, 150)  # 20 s before it begins to save
+        wait_until(lambda: time.time() > ends_at - 8 - 20, 400)  # 20 s before it begins to save
         interrupted = stack.submit(seed=5, **CONFIG)
         stack.wait_step(interrupted, 20)
-        assert ends(process, 60) == 0
+        assert ends(process, 300) == 0
     attempt = is_handed_back(stack, interrupted)
     assert datetime.fromisoformat(attempt["ended_at"]).timestamp() < ends_at
 
@@ -82,7 +81,7 @@ def test_another_worker_continues_what_a_worker_saved_before_its_end(stack):
         undisturbed = stack.submit(seed=5, **CONFIG)
         for each in (interrupted, undisturbed):
             stack.wait(each, "COMPLETED")
-        assert ends(process, 30) == 0
+        assert ends(process, 300) == 0
     second = stack.get(f"operations/{interrupted}/attempts")[0]
     assert second["from_step"] == attempt["to_step"] >= 20
     are_equal(stack, interrupted, undisturbed)
@@ -122,7 +121,7 @@ def test_a_batch_job_hands_back_and_is_requeued(stack, batch, number):
     process = batch()
     stack.wait_step(interrupted, 60)
     process.send_signal(number)
-    assert ends(process, 40) == 0
+    assert ends(process, 300) == 0
     attempt = is_handed_back(stack, interrupted)
     assert batch.asked.read_text() == "requeue 17\n"
 
@@ -130,7 +129,7 @@ def test_a_batch_job_hands_back_and_is_requeued(stack, batch, number):
     process = batch()  # as the scheduler starts it again
     for each in (interrupted, undisturbed):
         stack.wait(each, "COMPLETED")
-    assert ends(process, 30) == 0
+    assert ends(process, 300) == 0
     assert batch.asked.read_text() == "requeue 17\n"  # no more work: no more jobs
     assert stack.get(f"operations/{interrupted}/attempts")[0]["from_step"] == attempt["to_step"]
     are_equal(stack, interrupted, undisturbed)

@@ -158,7 +158,7 @@ class Strike:
         os.kill(self.worker_pid, signal.SIGTERM)
 
 
-SILENT = ("did not respond within 2 s", "no worker claimed it")  # on a busy machine the lease ends
+SILENT = ("did not respond within 5 s", "no worker claimed it")  # on a busy machine the lease ends
 STRIKES = {
     "rank_is_killed": ("PROCESS_KILLED", "ended by SIGKILL"),
     "node_is_killed": ("WORKER_LOST", "has ended"),

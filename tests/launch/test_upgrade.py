@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -26,12 +27,11 @@ class Installation:
             "TRAINOPS_ADMIN_PASSWORD": "x",
         }
         self.env.pop("TRAINOPS_DATABASE_URL", None)
-        assert self.run("-m", "trainops.launch.prepare").returncode == 0
 
     def run(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
         return subprocess.run(
             [sys.executable, *arguments],
-            cwd=ROOT, env=self.env, capture_output=True, text=True, timeout=120, check=False,
+            cwd=ROOT, env=self.env, capture_output=True, text=True, timeout=600, check=False,
         )  # fmt: skip
 
     def execute(self, statement: str, *values: str) -> None:
@@ -52,9 +52,16 @@ class Installation:
         return done.returncode, json.loads(done.stdout or "null")
 
 
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("prepared") / "var"
+    assert Installation(directory).run("-m", "trainops.launch.prepare").returncode == 0
+    return directory
+
+
 @pytest.fixture
-def installation(tmp_path):
-    return Installation(tmp_path)
+def installation(prepared, tmp_path):
+    return Installation(Path(shutil.copytree(prepared, tmp_path / "var")))
 
 
 def test_without_check_it_changes_nothing_and_says_what_does(installation):
