@@ -30,7 +30,7 @@ class Attention(TextChoices):
     FAILED = "FAILED", "it failed"
     OVER_BUDGET = "OVER_BUDGET", "its privacy budget or time limit ended it"
     CRASH_LOOPING = "CRASH_LOOPING", "it restarts from the same checkpoint again and again"
-    STUCK = "STUCK", "no available worker has what it waits for"
+    STUCK = "STUCK", "no available worker, or no share, has what it waits for"
     LOW_DISK = "LOW_DISK", "no worker has the disk space that it waits for"
     NOT_SAVED = "NOT_SAVED", "its latest checkpoint could not be stored"
     CORRUPTED = "CORRUPTED", "the files of a checkpoint are altered"
@@ -44,8 +44,8 @@ NEXT_STEPS: dict[str, str] = {
     "fewer steps.",
     Attention.CRASH_LOOPING: "Compare the ends of its attempts: cancel it if the cause is in the "
     "recipe, else drain the worker.",
-    Attention.STUCK: "Start a worker that has it, or cancel the operation and submit it with "
-    "other requirements.",
+    Attention.STUCK: "Start a worker that has it or raise the limit of the share, or cancel the "
+    "operation and submit it with other requirements.",
     Attention.LOW_DISK: "Free disk space on a worker that could run it: delete checkpoints or "
     "operations.",
     Attention.NOT_SAVED: "Read the event SAVE_FAILED; free disk space or quota before the "

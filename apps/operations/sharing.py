@@ -1,7 +1,7 @@
 """What owners and projects may use at once, and what of it they use. Pure."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from apps.operations.placement import Need
 
@@ -50,6 +50,11 @@ class Allowance:
         """Whether an operation may start now, on GPUs or without."""
         nodes = self.max_nodes(need, on_gpus=on_gpus)
         return nodes is None or nodes >= need.min_nodes
+
+    def can_ever_allow(self, need: Need, *, on_gpus: bool) -> bool:
+        """Whether an operation may start once nothing else is running."""
+        idle = replace(self, slots=0, gpus=0, gpu_hours=0.0)
+        return idle.allows(need, on_gpus=on_gpus)
 
     def explain(self, need: Need, *, on_gpus: bool) -> str:
         """Say which limit keeps an operation that it does not allow from starting."""

@@ -122,13 +122,11 @@ def _queue() -> Iterator[Row]:
 def _workers_and_causes() -> Iterator[Row]:
     """Count the reasons of groups that ask for the same, as the sweep judges them."""
     known, known_shares = queue_status.workers(), shares.current(has_order=False)
-    of_shares = ("owner_id", "project") if known_shares.has_limits else ()
-    rows: Any = Operation.objects.due().order_by().values(*stuck.GROUP_FIELDS, *of_shares)
+    rows: Any = Operation.objects.due().order_by().values(*stuck.group_fields(known_shares))
     causes = Count_[str](dict.fromkeys(BlockingReason, 0))
     del causes[BlockingReason.PAUSED]
     for row in rows.annotate(num=Count("pk"))[: stuck.MAX_GROUPS]:
-        allowances = known_shares.of(*(row[name] for name in of_shares)) if of_shares else ()
-        causes[queue_status.obstacle(row, known, allowances).code] += row["num"]
+        causes[queue_status.obstacle(row, known, known_shares).code] += row["num"]
     for cause, num in causes.items():
         yield "waiting_operations", [cause], num
     yield from _capacity([each for each in known if each.is_reachable])

@@ -145,7 +145,9 @@ def test_ls_and_show_say_why_an_operation_needs_attention_and_a_note_acknowledge
     assert row[head.index("WHY") :].startswith("stuck, corrupted ")
     assert "WHY" not in cli("ls").stdout
     shown = " ".join(cli("show", stuck.pk).stdout.split())
-    assert "attention no available worker has what it waits for. Start a worker" in shown
+    assert (
+        "attention no available worker, or no share, has what it waits for. Start a worker" in shown
+    )
     assert cli("edit", stuck.pk, "--acknowledge", "--because", "a node is ordered").exit_code == 0
     (row,) = (each for each in cli("ls", "-o", "json").json if each["id"] == stuck.pk)
     assert (row["needs_attention"], row["acknowledgement"]) == (False, "a node is ordered")

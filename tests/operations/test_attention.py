@@ -13,7 +13,7 @@ from apps.notifications.models import Delivery
 from apps.operations import attention, concerns
 from apps.operations.attention import Attention
 from apps.operations.lifecycle import Reason, State
-from apps.operations.models import Attempt, Operation
+from apps.operations.models import Attempt, Operation, Share
 from apps.operations.requests import services
 from apps.operations.requests.editing import edit
 from apps.operations.scheduling import claims, crash_loops
@@ -217,9 +217,9 @@ def passed(watch, seconds):
     return num_raised
 
 
-def worker(labels=(), disk=100 * GB, **capabilities):
+def worker(labels=(), disk=100 * GB, slots=1, **capabilities):
     registry.register(
-        worker_id="w", kinds=["training"], labels=labels,
+        worker_id="w", kinds=["training"], labels=labels, slots=slots,
         capabilities={"gpus": [], "ram_bytes": 64 * GB} | capabilities,
     )  # fmt: skip
     fleet.report_storage(worker_id="w", free_bytes=disk, problem="")
@@ -238,6 +238,24 @@ def test_an_operation_that_no_worker_can_run_is_stuck_after_a_while(watch):
     worker(labels=["a100"])
     watch.passed(15)
     assert reasons(stuck) == []
+
+
+def test_an_operation_that_needs_more_than_its_share_ever_allows_is_stuck(ana, watch):
+    worker(slots=4)
+    share = Share.objects.create(owner=ana, max_slots=1)
+    assert rows.claimed(ana)
+    stuck, waits, other = rows.submitted(ana), rows.submitted(ana), rows.submitted()
+    stuck.row.update(processes=2)
+    other.row.update(processes=2)
+    watch.passed(150)
+    assert [reasons(each) for each in (stuck, waits, other)] == [["STUCK"], [], []]
+    assert events(stuck, "STUCK") == [
+        "Needs more than its share: ana may use 1 slot at once, and it needs 2."
+    ]
+    share.max_slots = 2
+    share.save()
+    watch.passed(15)
+    assert reasons(stuck) == []  # it waits now until the other one has ended
 
 
 @pytest.mark.parametrize(
@@ -331,7 +349,7 @@ def test_a_sweep_costs_the_same_for_many_stuck_operations(watch, django_assert_n
     for _ in range(5):
         made.append(rows.submitted(queue="a100"))
         watch.passed(15)
-        with django_assert_num_queries(9):  # groups, workers, outdated, repaired, parents, new ones
+        with django_assert_num_queries(10):  # shares, groups, workers, marked, parents, new ones
             watch.check(actor="beat")
     assert listed("STUCK") == {each.pk for each in made}
 

@@ -251,7 +251,8 @@ def test_the_page_names_the_limit_its_use_and_its_owner(ana):
     assert status(waiting).message == "Waiting for its share: ana uses 1 of 1 slot."
     assert queue_status.of_all([row_of(waiting)])[waiting.pk] == status(waiting)
     waiting.row.update(processes=2)
-    expected = "Waiting for its share: ana may use 1 slot at once, and it needs 2."
+    assert status(waiting).code is BlockingReason.SHARE_TOO_SMALL
+    expected = "Needs more than its share: ana may use 1 slot at once, and it needs 2."
     assert status(waiting).message == expected
     Share.objects.all().delete()
     assert status(waiting).code is not BlockingReason.SHARE_USED_UP

@@ -4,6 +4,7 @@ from datetime import timedelta
 
 import pytest
 
+from apps.operations.models import Share
 from apps.operations.requests import estimates
 from apps.workers.models import Worker
 from tests.pages import making
@@ -32,19 +33,19 @@ def test_time_and_size_are_medians_of_earlier_runs(ana):
     completed(ana, 9999, 9999, recipe="tabular")
     making.operation(ana, "FAILED")
     config = {**recipes()["digits"].example, "epochs": 10}  # the earlier ones had 5
-    found = estimates.estimate(kind="training", config=config)
+    found = estimates.estimate(kind="training", config=config, owner=ana)
     assert (found.num_earlier, found.seconds, found.checkpoint_bytes) == (3, 40, 2000)
 
 
-def test_without_an_earlier_run_nothing_is_estimated(page):
+def test_without_an_earlier_run_nothing_is_estimated(page, ana):
     assert "No earlier run of this recipe" in shown(page, entered(page))
     config = recipes()["digits"].example
-    assert estimates.estimate(kind="training", config=config).seconds is None
+    assert estimates.estimate(kind="training", config=config, owner=ana).seconds is None
 
 
-def test_a_config_with_problems_has_no_estimate(page):
+def test_a_config_with_problems_has_no_estimate(page, ana):
     with pytest.raises(ConfigError, match="allowed: training"):
-        estimates.estimate(kind="baking", config={})
+        estimates.estimate(kind="baking", config={}, owner=ana)
     text = shown(page, entered(page, **{"config.epochs": "many"}))
     assert "1 field to correct: epochs: got &#x27;many&#x27;" in text
 
@@ -57,6 +58,9 @@ def test_the_page_says_where_it_would_run(page, ana):
     assert "Can start now on w-1." in text
     assert "About 2 min, checkpoints of 2 MB (median of 1 earlier run)." in text
     assert "No worker has the label a100" in shown(page, entered(page, queue="a100"))
+    Share.objects.create(project="vision", max_slots=0)
+    text = shown(page, entered(page, project="vision"))
+    assert "Needs more than its share: project vision may use 0 slots at once" in text
     assert "Can start now on w-1." in shown(page, {"yaml": FILE})
 
 

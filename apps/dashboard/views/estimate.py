@@ -7,7 +7,7 @@ from django.views.decorators.http import require_POST
 from apps.dashboard.branches import Branch, posted_form, source_of
 from apps.dashboard.config_file import ConfigFile
 from apps.dashboard.formatting import plural
-from apps.dashboard.permissions import needs
+from apps.dashboard.permissions import needs, user_of
 from apps.operations.models import Operation
 from apps.operations.requests import estimates, forking
 from apps.operations.requests.previews import Change
@@ -27,9 +27,12 @@ from trainops.submission_file import FileProblem
 def estimate(request: HttpRequest) -> HttpResponse:
     """What the posted form would do, or how many of its fields need correction."""
     try:
-        kind, config, queue = _posted(request)
+        kind, config, queue, project = _posted(request)
+        found = estimates.estimate(
+            kind=kind, config=config, owner=user_of(request), queue=queue, project=project
+        )
         context: dict[str, object] = {
-            "estimate": (found := estimates.estimate(kind=kind, config=config, queue=queue)),
+            "estimate": found,
             "starts": found.status.code is BlockingReason.SOON,
             "is_fork": (branch := Branch.of(request.POST)) is not None and branch.is_fork,
             "earlier": plural(found.num_earlier, "earlier run"),
@@ -43,11 +46,14 @@ def estimate(request: HttpRequest) -> HttpResponse:
     return render(request, "dashboard/new/estimate.html", context)
 
 
-def _posted(request: HttpRequest) -> tuple[str, Config, str]:
-    """Return kind, config and label of what was posted. Raises FileProblem and ConfigError."""
+def _posted(request: HttpRequest) -> tuple[str, Config, str, str]:
+    """Return kind, config, label and project that were posted.
+
+    Raises FileProblem and ConfigError.
+    """
     if "yaml" in request.POST:
         body = ConfigFile(request.POST["yaml"]).body()
-        return body["kind"], body["config"], body["queue"]
+        return body["kind"], body["config"], body["queue"], body["project"]
     recipe = find(request.POST.get("recipe", ""))
     branch = Branch.of(request.POST)
     filled = posted_form(recipe, request.POST, branch)
@@ -56,7 +62,8 @@ def _posted(request: HttpRequest) -> tuple[str, Config, str]:
     else:
         before = branch.source.config_given
         config = forking.merged(before, filled.to_config(over=before))
-    return recipe.kind, config, request.POST.get("queue", "").strip()
+    own = request.POST
+    return recipe.kind, config, own.get("queue", "").strip(), own.get("project", "")
 
 
 def _changes(source: Operation, kind: str, config: Config) -> list[Change]:

@@ -10,7 +10,7 @@ from rest_framework.views import APIView
 
 from apps.operations.api.serializers import SubmissionSerializer, WaitingForSerializer
 from apps.operations.requests import estimates
-from trainops.http.asking import body_of
+from trainops.http.asking import body_of, person
 
 
 class EstimateSerializer(serializers.Serializer[Any]):
@@ -40,5 +40,6 @@ class EstimateView(APIView):
     def post(self, request: Request) -> Response:
         """Return where a submission could run, and its time and size by earlier operations."""
         wanted = body_of(request, SubmissionSerializer)
-        given = {name: wanted[name] for name in ("kind", "config", "queue")}
-        return Response(EstimateSerializer(estimates.estimate(**given)).data)
+        given = {name: wanted[name] for name in ("kind", "config", "queue", "project")}
+        found = estimates.estimate(**given, owner=person(request))
+        return Response(EstimateSerializer(found).data)

@@ -4,13 +4,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import median
 
+from django.contrib.auth.models import User
 from django.utils import timezone
 
 from apps.operations.lifecycle import State
 from apps.operations.models import Operation
 from apps.operations.placement import need_of
+from apps.operations.requests import projects
 from apps.operations.requests.submission import clean_label, with_platform_defaults
-from apps.operations.scheduling import queue_status
+from apps.operations.scheduling import queue_status, shares
 from apps.operations.scheduling.blocking import (
     QueueStatus,
     WaitingOperation,
@@ -34,7 +36,14 @@ class Estimate:
     checkpoint_bytes: float | None = None
 
 
-def estimate(*, kind: str, config: Mapping[str, object], queue: str = "") -> Estimate:
+def estimate(
+    *,
+    kind: str,
+    config: Mapping[str, object],
+    owner: User,
+    queue: str = "",
+    project: str = "",
+) -> Estimate:
     """Return what submitting this would do, without doing it. Raises ConfigError.
 
     Earlier operations are the latest MAX_EARLIER of the same recipe that completed in one attempt.
@@ -42,7 +51,8 @@ def estimate(*, kind: str, config: Mapping[str, object], queue: str = "") -> Est
     """
     KINDS.require_computed(kind)
     parsed = KINDS[kind].parse_config(with_platform_defaults(kind, config))
-    waiting = WaitingOperation(kind, clean_label(queue), need_of(parsed))
+    limits = shares.current(has_order=False).of(owner.pk, projects.clean(project))
+    waiting = WaitingOperation(kind, clean_label(queue), need_of(parsed), allowances=limits)
     known = queue_status.workers()
     earlier = _earlier(kind, parsed.model_dump(mode="json"))
     return Estimate(

@@ -32,9 +32,14 @@ class BlockingReason(StrEnum):
     WORKERS_ENDING = "WORKERS_ENDING"
     STORAGE_AWAY = "STORAGE_AWAY"
     DISK_SHORT = "DISK_SHORT"
+    SHARE_TOO_SMALL = "SHARE_TOO_SMALL"
     SHARE_USED_UP = "SHARE_USED_UP"
     WORKERS_BUSY = "WORKERS_BUSY"
     SOON = "SOON"
+
+
+OF_SHARES = frozenset({BlockingReason.SHARE_TOO_SMALL, BlockingReason.SHARE_USED_UP})
+NOT_OF_WORKERS = OF_SHARES | {BlockingReason.WORKERS_BUSY}
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +87,8 @@ def able(waiting: WaitingOperation, workers: Sequence[ServingWorker]) -> list[Se
 
     Whatever its owner and project use.
     """
-    *questions, _, _ = QUESTIONS
-    return [each for each in workers if all(one.admits(waiting, each) for one in questions)]
+    of_workers = [one for one in QUESTIONS if one.code not in NOT_OF_WORKERS]
+    return [each for each in workers if all(one.admits(waiting, each) for one in of_workers)]
 
 
 def free(waiting: WaitingOperation, workers: Iterable[ServingWorker]) -> list[ServingWorker]:
@@ -112,7 +117,7 @@ def _status(
 ) -> QueueStatus:
     """Return the status where too few workers are left after a question, or none."""
     needed, is_busy = waiting.need.min_nodes, question.code is BlockingReason.WORKERS_BUSY
-    is_of_shares = question.code is BlockingReason.SHARE_USED_UP
+    is_of_shares = question.code in OF_SHARES
     if needed == 1 or is_of_shares or not (left or is_busy):
         return QueueStatus(question.code, question.explain(waiting, workers))
     message = f"Needs {needed} workers that {question.several(waiting)}; {_do(left)}."
@@ -165,6 +170,11 @@ def _has_disk(waiting: WaitingOperation, worker: ServingWorker) -> bool:
 
 def _on_gpus(waiting: WaitingOperation, worker: ServingWorker) -> bool:
     return waiting.need.device != "cpu" and bool(worker.gpus)
+
+
+def _can_be_allowed(waiting: WaitingOperation, worker: ServingWorker) -> bool:
+    on_gpus = _on_gpus(waiting, worker)
+    return all(each.can_ever_allow(waiting.need, on_gpus=on_gpus) for each in waiting.allowances)
 
 
 def _is_allowed(waiting: WaitingOperation, worker: ServingWorker) -> bool:
@@ -254,6 +264,16 @@ def _no_disk(waiting: WaitingOperation, workers: Sequence[ServingWorker]) -> str
         f"Not enough disk space for checkpoints: {_size(most.disk_bytes or 0)} free on "
         f"{most.worker_id}, {_size(waiting.need.disk_bytes)} required for two checkpoints."
     )
+
+
+def _share_too_small(waiting: WaitingOperation, workers: Sequence[ServingWorker]) -> str:
+    on_gpus = all(_on_gpus(waiting, each) for each in workers)
+    too_small = next(
+        each
+        for each in waiting.allowances
+        if not each.can_ever_allow(waiting.need, on_gpus=on_gpus)
+    )
+    return f"Needs more than its share: {too_small.explain(waiting.need, on_gpus=on_gpus)}."
 
 
 def _share_used_up(waiting: WaitingOperation, workers: Sequence[ServingWorker]) -> str:
@@ -370,6 +390,12 @@ QUESTIONS = (
         _has_disk,
         _no_disk,
         lambda waiting: f"have {_size(waiting.need.disk_bytes)} of disk space for checkpoints",
+    ),
+    Question(
+        BlockingReason.SHARE_TOO_SMALL,
+        _can_be_allowed,
+        _share_too_small,
+        lambda _: "exceed no limit of its owner or project",
     ),
     Question(
         BlockingReason.SHARE_USED_UP,

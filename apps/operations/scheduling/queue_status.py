@@ -18,7 +18,6 @@ from apps.operations.placement import Need, ServingWorker
 from apps.operations.scheduling import shares
 from apps.operations.scheduling.blocking import QueueStatus, WaitingOperation, queue_status_of
 from apps.operations.scheduling.shares import Shares
-from apps.operations.sharing import Allowance
 
 
 class NeedRow(TypedDict):
@@ -40,6 +39,13 @@ class BlockedRow(NeedRow):
 
     kind: str
     queue: str
+
+
+class GroupRow(BlockedRow, total=False):
+    """Those of operations that are blocked alike; of whose shares, where one has limits."""
+
+    owner_id: int | None
+    project: str
 
 
 class WaitingRow(BlockedRow):
@@ -140,12 +146,13 @@ def workers() -> list[ServingWorker]:
     ]
 
 
-def obstacle(
-    row: BlockedRow, known: Sequence[ServingWorker], allowances: Sequence[Allowance] = ()
-) -> QueueStatus:
+def obstacle(row: GroupRow, known: Sequence[ServingWorker], known_shares: Shares) -> QueueStatus:
     """Return what a waiting operation waits for, pauses and its place in the line left aside."""
     waiting = WaitingOperation(
-        kind=row["kind"], label=row["queue"], need=_need(row), allowances=allowances
+        kind=row["kind"],
+        label=row["queue"],
+        need=_need(row),
+        allowances=known_shares.of(row.get("owner_id"), row.get("project", "")),
     )
     return queue_status_of(waiting, known, moment=timezone.now())
 

@@ -14,14 +14,16 @@ from apps.operations.indexes import is_
 from apps.operations.lifecycle import State
 from apps.operations.models import Operation, OperationQuerySet, Subtask
 from apps.operations.placement import ServingWorker
-from apps.operations.scheduling import queue_status
+from apps.operations.scheduling import queue_status, shares
 from apps.operations.scheduling.blocking import BlockingReason, QueueStatus
-from apps.operations.scheduling.queue_status import BlockedRow
+from apps.operations.scheduling.queue_status import GroupRow
+from apps.operations.scheduling.shares import Shares
 from trainops.process.protocol import now
 
 NOT_STUCK = frozenset(
     {BlockingReason.SHARE_USED_UP, BlockingReason.WORKERS_BUSY, BlockingReason.SOON}
 )
+OF_SHARES = ("owner_id", "project")
 GROUP_FIELDS = ("kind", "queue", *queue_status.NEED_FIELDS)  # equal: blocked alike
 MAX_GROUPS, MAX_CHANGED = 1000, 500  # of one sweep; the next ones do the rest
 Key = tuple[tuple[object, ...], BlockingReason]
@@ -43,13 +45,15 @@ class StuckWatch:
 
     def check(self, *, actor: str) -> int:
         """Raise and clear the concerns of all waiting operations; return how many were raised."""
-        waiting = _groups(Operation.objects.due().whole())
-        subtasks = _groups(Operation.objects.due().subtasks())
-        marked = _groups(_marked().exclude(state=State.RUNNING))
+        limits = shares.current(has_order=False)
+        waiting = _groups(Operation.objects.due().whole(), limits)
+        subtasks = _groups(Operation.objects.due().subtasks(), limits)
+        marked = _groups(_marked().exclude(state=State.RUNNING), limits)
         known = queue_status.workers() if waiting or subtasks or marked else []
-        _clear_outdated(marked, known)
+        _clear_outdated(marked, known, limits)
         _clear_repaired()
-        obstacles, of_subtasks = _obstacles(waiting, known), _obstacles(subtasks, known)
+        obstacles = _obstacles(waiting, known, limits)
+        of_subtasks = _obstacles(subtasks, known, limits)
         _clear_parents(of_subtasks)
         self._count([*obstacles, *of_subtasks])
         num_raised = 0
@@ -74,7 +78,7 @@ class StuckWatch:
 class Obstacle:
     """What keeps a group of waiting operations from being taken by any worker."""
 
-    group: BlockedRow
+    group: GroupRow
     status: QueueStatus
     reason: Attention
 
@@ -90,12 +94,20 @@ def reason_of(status: QueueStatus) -> Attention | None:
     return Attention.LOW_DISK if status.code is BlockingReason.DISK_SHORT else Attention.STUCK
 
 
-def _groups(operations: OperationQuerySet) -> list[BlockedRow]:
-    return list(operations.order_by().values(*GROUP_FIELDS).distinct()[:MAX_GROUPS])
+def group_fields(known_shares: Shares) -> tuple[str, ...]:
+    """Return the columns of which operations with equal values are blocked alike."""
+    return (*GROUP_FIELDS, *(OF_SHARES if known_shares.has_limits else ()))
 
 
-def _obstacles(groups: Iterable[BlockedRow], known: Sequence[ServingWorker]) -> list[Obstacle]:
-    found = [(group, queue_status.obstacle(group, known)) for group in groups]
+def _groups(operations: OperationQuerySet, known_shares: Shares) -> list[GroupRow]:
+    fields = group_fields(known_shares)
+    return list(operations.order_by().values(*fields).distinct()[:MAX_GROUPS])
+
+
+def _obstacles(
+    groups: Iterable[GroupRow], known: Sequence[ServingWorker], known_shares: Shares
+) -> list[Obstacle]:
+    found = [(group, queue_status.obstacle(group, known, known_shares)) for group in groups]
     return [
         Obstacle(group, status, reason)
         for group, status in found
@@ -163,10 +175,12 @@ def _clear_parents(obstacles: Iterable[Obstacle]) -> None:
         concerns.clear(Operation.objects.filter(pk=pk), *outdated)
 
 
-def _clear_outdated(groups: Iterable[BlockedRow], known: Sequence[ServingWorker]) -> None:
+def _clear_outdated(
+    groups: Iterable[GroupRow], known: Sequence[ServingWorker], known_shares: Shares
+) -> None:
     """Clear what is no longer true: a worker has come that fits, or there is another obstacle."""
     for group in groups:
-        true = reason_of(queue_status.obstacle(group, known))
+        true = reason_of(queue_status.obstacle(group, known, known_shares))
         outdated = OF_WAITING - {true}
         rows = _marked(*outdated).exclude(state=State.RUNNING).filter(**group)
         for pk in list(rows.order_by().values_list("pk", flat=True)[:MAX_CHANGED]):
