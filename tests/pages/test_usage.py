@@ -4,7 +4,9 @@ from datetime import timedelta
 
 import pytest
 from django.utils import timezone
+from django.utils.html import strip_tags
 
+from apps.operations.models import Share
 from tests.pages import making
 
 
@@ -24,6 +26,16 @@ def test_the_hours_are_shown_by_project_or_owner(page, ana, used):
     text = page.get("/workers/usage?by=owner&weeks=26").content.decode()
     assert '<td data-label="Owner">ana</td>' in text
     assert '<option value="26" selected>26 weeks</option>' in text
+
+
+def test_shares_are_shown_with_what_is_used_of_them(page, ana):
+    assert 'data-testid="shares"' not in page.get("/workers/usage").content.decode()
+    making.attempt(making.operation(ana, "RUNNING", project="vision"))
+    Share.objects.create(owner=ana, max_slots=4, weight=2)
+    Share.objects.create(project="vision", gpu_hours_per_week=10).members.add(ana)
+    text = page.get("/workers/usage").content.decode()
+    shown = " ".join(strip_tags(text.partition('data-testid="shares"')[2]).split())
+    assert "ana none 2 1 of 4 0 0 project vision ana 1 1 0 0 of 10" in shown
 
 
 def test_wrong_choices_are_replaced_by_defaults(page, ana, used):

@@ -6,6 +6,7 @@ from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import render
 
 from apps.dashboard.permissions import needs
+from apps.operations.requests import shares
 from apps.workers.usage import By, weekly_usage
 from apps.workers.usage_api import UsageQuery
 from trainops.text import csv_cell
@@ -21,6 +22,7 @@ def usage(request: HttpRequest) -> HttpResponse:
     by, weeks = _asked(request.GET)
     context = {
         "rows": weekly_usage(by, weeks),
+        "shares": shares.used(),
         "by": by,
         "weeks": weeks,
         "choices": (("by", "Rows", BY, by), ("weeks", "Time", WEEKS, weeks)),

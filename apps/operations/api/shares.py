@@ -1,7 +1,7 @@
 """Endpoints of shares: every user reads them, admins set and delete them."""
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.contrib.auth.models import User
 from drf_spectacular.utils import extend_schema
@@ -14,13 +14,9 @@ from apps.operations.errors import ShareNotFound
 from apps.operations.models import Share
 from apps.operations.models.shares import MAX_WEIGHT, MIN_WEIGHT
 from apps.operations.requests import shares
-from apps.operations.scheduling.shares import Shares, current
 from trainops.http.asking import body_of, query_of
 from trainops.http.permissions import IsAdmin, IsViewer
 from trainops.http.serializers import MessageSerializer, StrictSerializer
-
-if TYPE_CHECKING:
-    from django.db.models import QuerySet
 
 MAX_NUMBER = 1_000_000
 
@@ -99,9 +95,7 @@ class SharesView(APIView):
     def get(self, request: Request) -> Response:
         """List the shares of owners and projects, and what is used of them now."""
         query_of(request)
-        known = current()
-        rows = [_row(each, known) for each in _shares()]
-        return Response(UsedShareSerializer(rows, many=True).data)
+        return Response(UsedShareSerializer(shares.used(), many=True).data)
 
     @extend_schema(
         operation_id="shares_set", request=ShareRequestSerializer, responses=UsedShareSerializer
@@ -115,7 +109,8 @@ class SharesView(APIView):
         for name, value in wanted.items():
             setattr(share, name, value)
         saved = shares.save(share, members)
-        return Response(UsedShareSerializer(_row(_shares().get(pk=saved.pk), current())).data)
+        (row,) = shares.used(saved.pk)
+        return Response(UsedShareSerializer(row).data)
 
 
 class ShareView(APIView):
@@ -129,20 +124,3 @@ class ShareView(APIView):
             raise ShareNotFound(share_id)
         shares.delete(share)
         return Response({"message": f"The share of {share} was deleted."})
-
-
-def _shares() -> "QuerySet[Share]":
-    return Share.objects.select_related("owner").prefetch_related("members")
-
-
-def _row(share: Share, known: Shares) -> dict[str, object]:
-    found = known.owners if share.owner_id else known.projects
-    used = found.get(share.owner_id or share.project, known.default)
-    return {
-        "share_id": share.pk,
-        "owner": share.owner.get_username() if share.owner else None,
-        "project": share.project,
-        "members": sorted(each.get_username() for each in share.members.all()),
-        **{name: getattr(share, name) for name in shares.LIMITS},
-        "used": {name: getattr(used, name) for name in ("slots", "gpus", "gpu_hours")},
-    }

@@ -1,13 +1,38 @@
 """Set and remove shares; each change is an entry of the audit log."""
 
 from collections.abc import Iterable
+from typing import TypedDict
 
 from django.contrib.auth.models import User
 from django.core.exceptions import ValidationError
 from django.db import transaction
 
 from apps.operations.models import Share
+from apps.operations.scheduling.shares import Shares, current
 from trainops.http.access_log import note
+
+
+class Use(TypedDict):
+    """Of running operations; GPU hours of this week, 0 where no share limits them."""
+
+    slots: int
+    gpus: int
+    gpu_hours: float
+
+
+class UsedShare(TypedDict):
+    """A share, and what is used of it now; None: no limit."""
+
+    share_id: int
+    owner: str | None
+    project: str
+    members: list[str]
+    weight: float
+    max_slots: int | None
+    max_gpus: int | None
+    gpu_hours_per_week: float | None
+    used: Use
+
 
 LIMITS = ("weight", "max_slots", "max_gpus", "gpu_hours_per_week")
 
@@ -30,6 +55,36 @@ def require_no_members_of_an_owner(share: Share, members: Iterable[User]) -> Non
     """Raise ValidationError where a share that is of no project has members."""
     if not share.project and (names := [each.get_username() for each in members]):
         raise ValidationError({"members": f"got {', '.join(names)}; allowed: for a project only"})
+
+
+def used(share_id: int | None = None) -> list[UsedShare]:
+    """Return all shares, or one, and what is used of them now: those of owners first."""
+    shares = Share.objects.select_related("owner").prefetch_related("members")
+    shares = shares.order_by("project", "owner__username")
+    known = current()
+    return [
+        _used(each, known) for each in (shares if share_id is None else shares.filter(pk=share_id))
+    ]
+
+
+def _used(share: Share, known: Shares) -> UsedShare:
+    found = known.owners if share.owner_id else known.projects
+    allowance = found.get(share.owner_id or share.project, known.default)
+    return {
+        "share_id": share.pk,
+        "owner": share.owner.get_username() if share.owner else None,
+        "project": share.project,
+        "members": sorted(each.get_username() for each in share.members.all()),
+        "weight": share.weight,
+        "max_slots": share.max_slots,
+        "max_gpus": share.max_gpus,
+        "gpu_hours_per_week": share.gpu_hours_per_week,
+        "used": {
+            "slots": allowance.slots,
+            "gpus": allowance.gpus,
+            "gpu_hours": allowance.gpu_hours,
+        },
+    }
 
 
 def delete(share: Share) -> None:
