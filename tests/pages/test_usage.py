@@ -35,7 +35,7 @@ def test_shares_are_shown_with_what_is_used_of_them(page, ana):
     Share.objects.create(project="vision", gpu_hours_per_week=10).members.add(ana)
     text = page.get("/workers/usage").content.decode()
     shown = " ".join(strip_tags(text.partition('data-testid="shares"')[2]).split())
-    assert "ana none 2 1 of 4 0 0 project vision ana 1 1 0 0 of 10" in shown
+    assert "ana 2 1 of 4 0 0 project vision ana 1 1 0 0 of 10" in shown
 
 
 def test_wrong_choices_are_replaced_by_defaults(page, ana, used):
