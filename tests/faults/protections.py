@@ -27,6 +27,7 @@ PREFIX = "tests/buckets/test_prefixes.py"
 GANGS = "tests/operations/test_gangs.py"
 NODES = "tests/ranks/test_nodes.py"
 BACKUPS = "tests/backups/test_backups.py"
+PROJECTS = "tests/api/test_projects.py"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,20 @@ class Protection:
 
 
 PROTECTIONS = [
+    Protection(
+        "only members submit to a project that has members",
+        "apps.operations.requests.submission:submit",
+        "projects.require_member(wanted.project, owner)",
+        "",
+        f"{PROJECTS}::test_only_members_and_admins_submit_to_a_project_with_members",
+    ),
+    Protection(
+        "only members move operations into a project that has members",
+        "apps.operations.requests.editing:edit",
+        'projects.require_member(changes.get("project", ""), actor)',
+        "",
+        f"{PROJECTS}::test_an_edit_moves_an_operation_into_projects_of_the_user_only",
+    ),
     Protection(
         "a worker whose time ends claims nothing that cannot be saved before",
         "apps.operations.models.queryset:OperationQuerySet.saved_within",
