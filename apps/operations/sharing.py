@@ -51,14 +51,16 @@ class Allowance:
         nodes = self.max_nodes(need, on_gpus=on_gpus)
         return nodes is None or nodes >= need.min_nodes
 
-    def can_ever_allow(self, need: Need, *, on_gpus: bool) -> bool:
-        """Whether an operation may start once nothing else is running."""
-        idle = replace(self, slots=0, gpus=0, gpu_hours=0.0)
-        return idle.allows(need, on_gpus=on_gpus)
+    @property
+    def unused(self) -> "Allowance":
+        """Return the same limits with nothing used."""
+        return replace(self, slots=0, gpus=0, gpu_hours=0.0)
 
     def explain(self, need: Need, *, on_gpus: bool) -> str:
         """Say which limit keeps an operation that it does not allow from starting."""
         if on_gpus and self.allows(need, on_gpus=False):
+            if self.max_gpu_hours == 0:
+                return f"{self.name} may use no GPU"
             if self.max_gpu_hours is not None and self.gpu_hours >= self.max_gpu_hours:
                 return (
                     f"{self.name} has used {self.gpu_hours:.1f} of {self.max_gpu_hours:g} GPU "

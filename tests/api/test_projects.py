@@ -5,7 +5,8 @@ from django.contrib.auth.models import User
 
 from apps.operations.lifecycle import State
 from apps.operations.models import Operation, Share, Study
-from apps.operations.requests import services
+from apps.operations.requests import services, shares
+from apps.operations.studies.advancing import advance
 from tests.api.answers import data, error
 from tests.api.conftest import signed_in
 from tests.api.saved import saved
@@ -13,15 +14,14 @@ from tests.operations.rows import CONFIG, in_state
 
 pytestmark = pytest.mark.django_db
 WANTED = {"kind": "training", "config": CONFIG}
+VALUES = {"low": 0.1, "high": 0.2}
 STUDY = WANTED | {"design": {"values": {"learning_rate": [0.1, 0.2]}}}
 
 
 @pytest.fixture
 def vision(operator):
     """A project with one member, the operator."""
-    share = Share.objects.create(project="vision")
-    share.members.add(operator.user)
-    return share
+    return shares.save(Share(project="vision"), [operator.user])
 
 
 def test_an_operation_is_submitted_to_a_project(operator):
@@ -68,11 +68,38 @@ def test_only_members_and_admins_submit_to_a_project_with_members(
     refused = error(colleague.post("operations", wanted), 409, "NOT_A_MEMBER")
     assert "carla is not a member" in refused["details"]["fields"]["project"]
     error(colleague.post("studies", STUDY | {"project": "vision"}), 409, "NOT_A_MEMBER")
+    error(colleague.post("operations/estimate", wanted), 409, "NOT_A_MEMBER")
     source = forkable(operator.user, "vision")
     error(colleague.post(f"operations/{source.pk}/fork"), 409, "NOT_A_MEMBER")
     assert (Operation.objects.count(), Study.objects.count()) == (3, 0)
-    vision.members.clear()  # a project without members is open
+    data(admin.post("shares", {"project": "vision"}))  # without members: it is open
     data(colleague.post("operations", wanted), 202)
+
+
+def test_a_study_goes_on_after_its_owner_has_left_the_project(operator, vision):
+    design = {"method": "random", "samples": 3, "parallel": 1, "values": {"learning_rate": VALUES}}
+    made = data(operator.post("studies", WANTED | {"design": design, "project": "vision"}), 202)
+    vision.members.clear()
+    (first,) = Operation.objects.all()
+    first.row.update(state=State.COMPLETED)
+    assert advance(made["id"])
+    assert Operation.objects.filter(project="vision").count() == 2
+    data(operator.post(f"studies/{made['id']}/cancel"))
+    data(operator.post(f"studies/{made['id']}/resume"))  # what has no checkpoint is begun anew
+    assert Operation.objects.filter(state=State.PENDING, project="vision").count() == 1
+    refused = operator.post(f"studies/{made['id']}/extend", {"trials": 2})
+    error(refused, 409, "NOT_A_MEMBER")
+    found = data(operator.get(f"studies/{made['id']}"))
+    assert (found["project"], found["num_trials"]) == ("vision", 3)
+
+
+def test_a_project_whose_last_member_is_gone_is_open_to_admins_only(operator, colleague, admin):
+    ben = signed_in("ben", "operator")
+    shares.save(Share(project="vision"), [ben.user])
+    ben.user.delete()
+    wanted = WANTED | {"project": "vision"}
+    error(operator.post("operations", wanted), 409, "NOT_A_MEMBER")
+    data(admin.post("operations", wanted), 202)
 
 
 def test_an_edit_moves_an_operation_into_projects_of_the_user_only(colleague, vision):
@@ -95,7 +122,10 @@ def test_members_are_set_over_the_api(admin, operator):
     assert data(admin.post("shares", share))["members"] == ["ben", "otto"]
     (listed,) = data(operator.get("shares"))
     assert listed["members"] == ["ben", "otto"]
-    assert data(admin.post("shares", {"project": "vision"}))["members"] == []
+    closed = data(admin.post("shares", {"project": "vision", "members_only": True}))
+    assert (closed["members"], closed["members_only"]) == ([], True)
+    opened = data(admin.post("shares", {"project": "vision"}))
+    assert (opened["members"], opened["members_only"]) == ([], False)
     wrong = error(
         admin.post("shares", {"owner": "ben", "members": ["otto"]}), 400, "VALIDATION_ERROR"
     )

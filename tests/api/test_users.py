@@ -189,6 +189,11 @@ def test_a_service_account_is_given_no_password(root):
     data(root.post("users/ci/tokens"), 201)
     error(root.post("users/ci/password"), 409, "IS_SERVICE_ACCOUNT")
     assert Token.objects.count() == 1
+    user = User.objects.get(username="ci")
+    user.set_password("battery staple 9")  # as the admin and `manage.py changepassword` do
+    user.save()
+    assert data(root.get("users/ci"))["is_service"] is False
+    error(root.post("users/ci/tokens"), 409, "NO_SERVICE_ACCOUNT")
 
 
 @pytest.mark.slow

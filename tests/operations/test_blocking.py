@@ -1,9 +1,11 @@
 """Why an operation waits: the first condition that no worker meets is named."""
 
-from dataclasses import replace
+from dataclasses import astuple, replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from hypothesis import event, given
+from hypothesis import strategies as st
 
 from apps.operations.lifecycle import Reason
 from apps.operations.placement import (
@@ -15,7 +17,13 @@ from apps.operations.placement import (
     ServingWorker,
     need_of,
 )
-from apps.operations.scheduling.blocking import BlockingReason, WaitingOperation, queue_status_of
+from apps.operations.scheduling.blocking import (
+    BlockingReason,
+    QueueStatus,
+    WaitingOperation,
+    queue_status_of,
+)
+from apps.operations.sharing import Allowance
 from trainops.kind import KINDS
 from trainops.runtime.errors import ConfigError
 from trainops.serving import NUM_WAIT_SLOTS
@@ -249,3 +257,54 @@ def test_a_coordinator_needs_a_wait_slot_only():
     assert answer(server, busy).code == BlockingReason.SOON
     reason = answer(server, replace(busy, num_waiting_slots=NUM_WAIT_SLOTS))
     assert reason.code == BlockingReason.WORKERS_BUSY and "all 4 wait slots" in reason.message
+
+
+LIMITS = st.none() | st.integers(0, 4)
+ALLOWANCES = st.builds(
+    Allowance,
+    name=st.just("ana"),
+    max_slots=LIMITS,
+    max_gpus=LIMITS,
+    max_gpu_hours=LIMITS,
+    slots=st.integers(0, 4),
+    gpus=st.integers(0, 4),
+    gpu_hours=st.integers(0, 5),
+)
+NEEDS = st.builds(
+    Need,
+    device=st.sampled_from(["auto", "cpu", "cuda"]),
+    processes=st.integers(1, 3),
+    nodes=st.just(3),
+    min_nodes=st.integers(1, 3),
+)
+ON_GPUS = replace(WORKER, gpus=[GPU] * 4, slots=4, is_node=True)
+ON_CPUS = replace(ON_GPUS, gpus=[])
+
+
+@given(
+    NEEDS,
+    st.lists(ALLOWANCES, max_size=2),
+    st.lists(st.sampled_from([ON_GPUS, ON_CPUS]), min_size=3, max_size=4),
+)
+def test_what_the_shares_never_allow_is_told_from_what_they_allow_later(need, allowances, workers):
+    waiting = replace(TRAINING, need=need, allowances=allowances)
+    code, message = astuple(answer(waiting, *workers))
+    later = answer(replace(waiting, allowances=[each.unused for each in allowances]), *workers)
+    event(code)
+    if code is BlockingReason.SHARE_TOO_SMALL:
+        assert message.startswith("Needs more than its share: ana ")
+        assert later == QueueStatus(code, message)
+        assert " uses " not in message and "has used" not in message
+    if code is BlockingReason.SHARE_USED_UP:
+        assert message.startswith("Waiting for its share: ana ")
+        assert later.code not in (BlockingReason.SHARE_TOO_SMALL, BlockingReason.SHARE_USED_UP)
+
+
+def test_of_a_cpu_and_a_gpu_worker_the_one_that_the_share_excludes_is_explained():
+    pair = needing(nodes=2, min_nodes=2)
+    pair = replace(pair, allowances=[Allowance("ana", max_gpus=1)])
+    told = answer(pair, ON_GPUS, ON_CPUS)
+    assert told == QueueStatus(
+        BlockingReason.SHARE_TOO_SMALL,
+        "Needs more than its share: ana may use 1 GPU at once, and it needs 2.",
+    )

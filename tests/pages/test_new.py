@@ -11,7 +11,7 @@ from apps.dashboard.fields import FormField, fields_of
 from apps.dashboard.form import Form
 from apps.datasets import services as datasets
 from apps.operations.models import Operation, Share
-from apps.operations.requests import forking
+from apps.operations.requests import forking, shares
 from tests.api.saved import saved
 from tests.pages import making
 from tests.thinning import quick_some
@@ -105,8 +105,7 @@ def test_a_wrong_value_is_reported_beside_its_field_and_stays(page, name, typed,
 def test_projects_that_a_user_may_submit_to_are_suggested(page, ana):
     posted(page, project="speech")
     Share.objects.create(project="open")
-    closed = Share.objects.create(project="closed")
-    closed.members.add(User.objects.create_user("ben"))
+    closed = shares.save(Share(project="closed"), [User.objects.create_user("ben")])
     assert page.get("/operations/new").context["projects"] == ["open", "speech"]
     refused = posted(page, once="y", project="closed")
     field = refused.content.decode().partition('name="project"')[2].partition("<div")[0]

@@ -7,6 +7,7 @@ from django.utils import timezone
 from django.utils.html import strip_tags
 
 from apps.operations.models import Share
+from apps.operations.requests import shares
 from tests.pages import making
 
 
@@ -32,10 +33,13 @@ def test_shares_are_shown_with_what_is_used_of_them(page, ana):
     assert 'data-testid="shares"' not in page.get("/workers/usage").content.decode()
     making.attempt(making.operation(ana, "RUNNING", project="vision"))
     Share.objects.create(owner=ana, max_slots=4, weight=2)
-    Share.objects.create(project="vision", gpu_hours_per_week=10).members.add(ana)
+    shares.save(Share(project="vision", gpu_hours_per_week=10), [ana])
+    Share.objects.create(project="text")
     text = page.get("/workers/usage").content.decode()
     shown = " ".join(strip_tags(text.partition('data-testid="shares"')[2]).split())
-    assert "ana 2 1 of 4 0 0 project vision ana 1 1 0 0 of 10" in shown
+    assert (
+        "ana 2 1 of 4 0 0 project text every user 1 0 0 0 project vision ana 1 1 0 0 of 10" in shown
+    )
 
 
 def test_wrong_choices_are_replaced_by_defaults(page, ana, used):

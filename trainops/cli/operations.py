@@ -165,6 +165,7 @@ def show(session: Session, reference: Id) -> None:
             ("owner", operation.get("owner")),
             ("tags", ", ".join(operation.get("tags") or [])),
             ("label", operation.get("queue")),
+            ("project", operation.get("project")),
             ("attempt", operation.get("attempt")),
             ("worker", operation.get("worker_id")),
             ("created", operation.get("created_at") and looks.when(operation.get("created_at"))),

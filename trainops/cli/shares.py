@@ -49,7 +49,7 @@ def ls(session: Session) -> None:
             [
                 looks.cell(each["owner"]),
                 looks.cell(each["project"]),
-                looks.cell(", ".join(each["members"])),
+                looks.cell(_members(each)),
                 looks.cell(f"{each['weight']:g}"),
                 looks.cell(_of(each["used"]["slots"], each["max_slots"])),
                 looks.cell(_of(each["used"]["gpus"], each["max_gpus"])),
@@ -70,9 +70,13 @@ def set_share(
         typer.Option(
             "--member",
             metavar="USERNAME",
-            help="User who may submit to the project; repeatable; by default every user.",
+            help="User who may submit to the project, besides admins; repeatable.",
         ),
     ] = None,
+    members_only: Annotated[
+        bool,
+        typer.Option("--members-only", help="Only members and admins submit to the project."),
+    ] = False,
     weight: Annotated[float, typer.Option(help="Weight in the order of claims.")] = 1.0,
     slots: Annotated[
         int | None, typer.Option(min=0, help="Maximum slots in use; by default no limit.")
@@ -91,6 +95,7 @@ def set_share(
     body = {
         **_whose(username, project),
         "members": members or [],
+        "members_only": members_only,
         "weight": weight,
         "max_slots": slots,
         "max_gpus": gpus,
@@ -129,6 +134,10 @@ def _whose(username: str | None, project: str | None) -> dict[str, str]:
         given = "both" if username else "neither"
         raise Problem(f"Got {given}; allowed: USERNAME, or --project NAME.", ExitCode.USAGE)
     return {"owner": username} if username is not None else {"project": project or ""}
+
+
+def _members(share: "Share") -> str:
+    return ", ".join(share["members"]) or ("admins only" if share["members_only"] else "")
 
 
 def _of(used: float, limit: float | None) -> str:

@@ -255,15 +255,26 @@ class Handle:
         return self.refresh()
 
     def fork(
-        self, changes: Mapping[str, object], *, checkpoint: str = "", name: str = ""
+        self,
+        changes: Mapping[str, object],
+        *,
+        checkpoint: str = "",
+        name: str = "",
+        project: str | None = None,
     ) -> "Handle":
-        """Submit an operation that continues from a checkpoint of this one with another config."""
-        body = {"checkpoint_id": checkpoint, "name": name, "config": _changed({}, changes)}
+        """Submit an operation that continues from a checkpoint of this one with another config.
+
+        project: by default that of this one.
+        """
+        config = _changed({}, changes)
+        body = {"checkpoint_id": checkpoint, "name": name, "project": project, "config": config}
         return Handle(self._api, self._api.submit(f"operations/{self.id}/fork", body))
 
-    def extend(self, to: int, *, checkpoint: str = "", name: str = "") -> "Handle":
+    def extend(
+        self, to: int, *, checkpoint: str = "", name: str = "", project: str | None = None
+    ) -> "Handle":
         """Submit a fork that runs longer: `to` epochs, rounds or steps in total."""
-        body = {"checkpoint_id": checkpoint, "name": name, "to": to}
+        body = {"checkpoint_id": checkpoint, "name": name, "project": project, "to": to}
         return Handle(self._api, self._api.submit(f"operations/{self.id}/extend", body))
 
     def download(self, directory: str | Path = ".", *, checkpoint: str = "") -> list[Path]:

@@ -176,6 +176,7 @@ class Share(TypedDict):
     share_id: int
     owner: str | None
     project: str
+    members_only: bool
     members: list[str]
     weight: float
     max_slots: int | None
@@ -443,6 +444,7 @@ class StudyRow(TypedDict):
     name: str
     counts: dict[str, int]  # state → number of operations
     percent: float
+    project: str
     metric: str
     mode: str
     owner: str | None

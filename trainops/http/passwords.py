@@ -7,7 +7,7 @@ from django.contrib.auth.models import User
 
 from trainops.errors import DomainError
 from trainops.http.access_log import note
-from trainops.http.models import Token
+from trainops.http.models import ServiceAccount, Token
 
 MAX_HASHES, RETRY_SECONDS = 2, 2
 _slots = threading.BoundedSemaphore(MAX_HASHES)
@@ -57,4 +57,5 @@ class RevokesTokens:
     def password_changed(self, password: str, user: User | None = None) -> None:
         if user is not None:
             num_revoked, _ = Token.objects.filter(user=user).delete()
+            ServiceAccount.objects.filter(user=user).delete()  # a user can sign in to it now
             note("password set", user=user.get_username(), tokens_revoked=num_revoked)

@@ -8,6 +8,7 @@ from apps.dashboard.branches import Branch, posted_form, source_of
 from apps.dashboard.config_file import ConfigFile
 from apps.dashboard.formatting import plural
 from apps.dashboard.permissions import needs, user_of
+from apps.operations.errors import NotAllowed
 from apps.operations.models import Operation
 from apps.operations.requests import estimates, forking
 from apps.operations.requests.previews import Change
@@ -41,6 +42,8 @@ def estimate(request: HttpRequest) -> HttpResponse:
             context |= {"source": source, "changes": _changes(source, kind, config)}
     except FileProblem as error:
         context = {"problem": f"Line {error.line}: {error.why}" if error.line else error.why}
+    except NotAllowed as refusal:
+        context = {"problem": refusal.message}
     except ConfigError as error:
         context = {"problem": f"{plural(len(error.errors), 'field')} to correct: {error}"}
     return render(request, "dashboard/new/estimate.html", context)

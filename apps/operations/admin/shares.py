@@ -16,8 +16,9 @@ class ShareForm(forms.ModelForm):  # type: ignore[type-arg] # at run time it tak
     def clean(self) -> dict[str, Any]:
         """Raise ValidationError where a share of an owner has members."""
         cleaned: dict[str, Any] = super().clean() or self.cleaned_data
-        share = Share(project=cleaned.get("project", "").strip())
-        shares.require_no_members_of_an_owner(share, cleaned.get("members", ()))
+        has_members = bool(cleaned.get("members_only") or cleaned.get("members"))
+        project = cleaned.get("project", "").strip()
+        shares.require_project_of_members(Share(project=project, members_only=has_members))
         return cleaned
 
 
@@ -28,7 +29,8 @@ class ShareAdmin(ReadOnlyAdmin):
     search_fields = ("owner__username", "project")
     ordering = ("owner__username", "project")
     fields = (
-        "owner", "project", "members", "weight", "max_slots", "max_gpus", "gpu_hours_per_week",
+        "owner", "project", "members_only", "members", "weight", "max_slots", "max_gpus",
+        "gpu_hours_per_week",
     )  # fmt: skip
     form = ShareForm
     filter_horizontal = ("members",)

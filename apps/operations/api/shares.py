@@ -43,13 +43,17 @@ class ShareRequestSerializer(StrictSerializer):
         help_text="Username.",
     )
     project = serializers.CharField(max_length=64, required=False, allow_blank=True, default="")
+    members_only = serializers.BooleanField(
+        required=False,
+        default=False,
+        help_text="Whether only members and admins submit to the project; so if it has members.",
+    )
     members = serializers.SlugRelatedField(
         slug_field="username",
         queryset=User.objects.all(),
         many=True,
         required=False,
-        help_text="Usernames of the users who may submit to the project, besides admins; "
-        "by default every user.",
+        help_text="Usernames of the users who may submit to the project, besides admins.",
     )
     weight = serializers.FloatField(
         min_value=MIN_WEIGHT, max_value=MAX_WEIGHT, required=False, default=1.0
@@ -76,9 +80,12 @@ class UsedShareSerializer(serializers.Serializer[Any]):
     share_id = serializers.IntegerField()
     owner = serializers.CharField(allow_null=True)
     project = serializers.CharField(allow_blank=True)
+    members_only = serializers.BooleanField(
+        help_text="Whether only members and admins submit to the project."
+    )
     members = serializers.ListField(
         child=serializers.CharField(),
-        help_text="Users who may submit to the project, besides admins; empty: every user.",
+        help_text="Users who may submit to the project, besides admins.",
     )
     weight = serializers.FloatField()
     max_slots = serializers.IntegerField(allow_null=True)

@@ -58,6 +58,7 @@ class StudySerializer(serializers.Serializer[Any]):
     name = serializers.CharField()
     kind = serializers.CharField()
     recipe = serializers.CharField(allow_blank=True)
+    project = serializers.CharField(allow_blank=True)
     owner = serializers.CharField(allow_null=True)
     metric = serializers.CharField(help_text="Objective: dotted path in the result.")
     mode = serializers.ChoiceField(choices=["min", "max"])
@@ -253,6 +254,7 @@ def described(row: StudyRow, progress: comparison.StudyProgress) -> StudyJson:
         "name": row["name"],
         "kind": row["kind"],
         "recipe": row["recipe"],
+        "project": row["project"],
         "metric": row["metric"],
         "mode": row["mode"],
         "num_planned": row["num_planned"],

@@ -13,11 +13,16 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='share',
             name='members',
-            field=models.ManyToManyField(blank=True, help_text='Users who may submit to the project, besides admins; by default every user.', related_name='project_shares', to=settings.AUTH_USER_MODEL),
+            field=models.ManyToManyField(blank=True, help_text='Users who may submit to the project, besides admins.', related_name='project_shares', to=settings.AUTH_USER_MODEL),
         ),
-        migrations.AlterField(
+        migrations.AddField(
+            model_name='share',
+            name='members_only',
+            field=models.BooleanField(db_default=False, default=False, help_text='Whether only members and admins submit to the project; so if it has members.'),
+        ),
+        migrations.AddField(
             model_name='study',
-            name='submission',
-            field=models.JSONField(help_text='Tags, priority, label and project of each operation.'),
+            name='project',
+            field=models.CharField(blank=True, db_default='', default='', max_length=64),
         ),
     ]

@@ -216,7 +216,8 @@ class Study(models.Model):
     )
     config = models.JSONField(help_text="Shared config, as submitted.")
     design = models.JSONField(help_text="Values to try, and the search method.")
-    submission = models.JSONField(help_text="Tags, priority, label and project of each operation.")
+    submission = models.JSONField(help_text="Tags, priority and label of each operation.")
+    project = models.CharField(max_length=64, blank=True, default="", db_default="")
     metric = models.CharField(max_length=80, help_text="Dotted path in the result.")
     mode = models.CharField(max_length=3, help_text="min or max")
     folds = models.JSONField(

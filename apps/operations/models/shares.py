@@ -23,11 +23,16 @@ class Share(models.Model):
         settings.AUTH_USER_MODEL, models.CASCADE, null=True, blank=True, related_name="share"
     )
     project = models.CharField(max_length=64, blank=True, default="", db_default="")
+    members_only = models.BooleanField(
+        default=False,
+        db_default=False,
+        help_text="Whether only members and admins submit to the project; so if it has members.",
+    )
     members = models.ManyToManyField(
         settings.AUTH_USER_MODEL,
         blank=True,
         related_name="project_shares",
-        help_text="Users who may submit to the project, besides admins; by default every user.",
+        help_text="Users who may submit to the project, besides admins.",
     )
     weight = models.FloatField(
         default=1.0,

@@ -44,14 +44,16 @@ def estimate(
     queue: str = "",
     project: str = "",
 ) -> Estimate:
-    """Return what submitting this would do, without doing it. Raises ConfigError.
+    """Return what submitting this would do, without doing it. Raises ConfigError and NotAllowed.
 
     Earlier operations are the latest MAX_EARLIER of the same recipe that completed in one attempt.
     Their times are scaled to the length of this config, if its kind has a length.
     """
     KINDS.require_computed(kind)
     parsed = KINDS[kind].parse_config(with_platform_defaults(kind, config))
-    limits = shares.current(has_order=False).of(owner.pk, projects.clean(project))
+    project = projects.clean(project)
+    projects.require_member(project, owner)
+    limits = shares.current(has_order=False).of(owner.pk, project)
     waiting = WaitingOperation(kind, clean_label(queue), need_of(parsed), allowances=limits)
     known = queue_status.workers()
     earlier = _earlier(kind, parsed.model_dump(mode="json"))

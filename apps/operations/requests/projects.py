@@ -1,7 +1,5 @@
 """Projects: the names they may have, and which users may submit to them."""
 
-from typing import TYPE_CHECKING
-
 from django.contrib.auth.models import User
 
 from apps.operations.errors import NotAllowed
@@ -9,9 +7,6 @@ from apps.operations.models import Operation, Share
 from trainops.http.roles import Role, has_role
 from trainops.runtime.errors import ConfigError
 from trainops.text import name_problem
-
-if TYPE_CHECKING:
-    from django.db.models import QuerySet
 
 MAX_PROJECT = 64  # characters
 NUM_LATEST = 100  # operations
@@ -28,11 +23,14 @@ def clean(project: str) -> str:
 
 
 def require_member(project: str, user: User | None) -> None:
-    """Raise NotAllowed if the project has members and this user is none of them, nor an admin."""
+    """Raise NotAllowed if a project is for members only, and this user is neither one nor an admin.
+
+    Without a user, the platform itself asks.
+    """
     if not project or user is None or has_role(user, Role.ADMIN):
         return
-    members = _members(project)
-    if members.exists() and not members.filter(pk=user.pk).exists():
+    for_members = Share.objects.filter(project=project, members_only=True).first()
+    if for_members is not None and not for_members.members.filter(pk=user.pk).exists():
         message = (
             f"{user.get_username()} is not a member of the project {project!r}; its members and "
             "admins submit operations to it. Choose another project, or none."
@@ -42,14 +40,10 @@ def require_member(project: str, user: User | None) -> None:
 
 def suggestions(user: User) -> list[str]:
     """Return projects that a user may submit to: those with a share, and the latest in use."""
-    shares = Share.objects.exclude(project="").prefetch_related("members").order_by()
-    by_name = {each.project: {member.pk for member in each.members.all()} for each in shares}
+    shares = Share.objects.exclude(project="").order_by()
     latest = Operation.objects.order_by("-created_at", "-id")[:NUM_LATEST]
-    names = by_name.keys() | set(latest.values_list("project", flat=True)) - {""}
+    names = {each.project for each in shares} | set(latest.values_list("project", flat=True))
     if not has_role(user, Role.ADMIN):
-        names = {each for each in names if user.pk in (by_name.get(each) or {user.pk})}
-    return sorted(names)
-
-
-def _members(project: str) -> "QuerySet[User]":
-    return User.objects.filter(project_shares__in=Share.objects.filter(project=project))
+        of_others = shares.filter(members_only=True).exclude(members=user)
+        names -= {each.project for each in of_others}
+    return sorted(names - {""})

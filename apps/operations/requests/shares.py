@@ -26,6 +26,7 @@ class UsedShare(TypedDict):
     share_id: int
     owner: str | None
     project: str
+    members_only: bool
     members: list[str]
     weight: float
     max_slots: int | None
@@ -40,21 +41,22 @@ LIMITS = ("weight", "max_slots", "max_gpus", "gpu_hours_per_week")
 def save(share: Share, members: Iterable[User]) -> Share:
     """Store a share and the members of its project. Raises ValidationError."""
     users = sorted(members, key=User.get_username)
+    share.members_only = share.members_only or bool(users)
     share.full_clean()
-    require_no_members_of_an_owner(share, users)
+    require_project_of_members(share)
     with transaction.atomic():
         share.save()
         share.members.set(users)
         limits = {name: getattr(share, name) for name in LIMITS}
-        names = [each.get_username() for each in users]
-        note("share set", share=share, **limits, members=",".join(names))
+        names = ",".join(each.get_username() for each in users)
+        note("share set", share=share, **limits, members_only=share.members_only, members=names)
     return share
 
 
-def require_no_members_of_an_owner(share: Share, members: Iterable[User]) -> None:
-    """Raise ValidationError where a share that is of no project has members."""
-    if not share.project and (names := [each.get_username() for each in members]):
-        raise ValidationError({"members": f"got {', '.join(names)}; allowed: for a project only"})
+def require_project_of_members(share: Share) -> None:
+    """Raise ValidationError where a share that is of no project is for members."""
+    if share.members_only and not share.project:
+        raise ValidationError({"members": "got members of an owner; allowed: of a project"})
 
 
 def used(share_id: int | None = None) -> list[UsedShare]:
@@ -74,6 +76,7 @@ def _used(share: Share, known: Shares) -> UsedShare:
         "share_id": share.pk,
         "owner": share.owner.get_username() if share.owner else None,
         "project": share.project,
+        "members_only": share.members_only,
         "members": sorted(each.get_username() for each in share.members.all()),
         "weight": share.weight,
         "max_slots": share.max_slots,

@@ -106,7 +106,8 @@ def submit(
     )
     if first := _submitted_before(wanted, owner, idempotency_key):
         return first
-    projects.require_member(wanted.project, owner)
+    if part is None:  # of a study, when it is submitted
+        projects.require_member(wanted.project, owner)
     KINDS.require_computed(kind)
     parsed = KINDS[kind].parse_config(with_platform_defaults(kind, config))
     if part is None:  # a study is counted as a whole, before it is written

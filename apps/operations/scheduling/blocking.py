@@ -172,14 +172,25 @@ def _on_gpus(waiting: WaitingOperation, worker: ServingWorker) -> bool:
     return waiting.need.device != "cpu" and bool(worker.gpus)
 
 
-def _can_be_allowed(waiting: WaitingOperation, worker: ServingWorker) -> bool:
+def _exceeded(
+    waiting: WaitingOperation, worker: ServingWorker, allowances: Sequence[Allowance]
+) -> str:
+    """Say which of them do not allow the operation on a worker, and why; "" if all do."""
     on_gpus = _on_gpus(waiting, worker)
-    return all(each.can_ever_allow(waiting.need, on_gpus=on_gpus) for each in waiting.allowances)
+    exceeded = first_exceeded(allowances, waiting.need, on_gpus=on_gpus)
+    return exceeded.explain(waiting.need, on_gpus=on_gpus) if exceeded else ""
+
+
+def _unused(waiting: WaitingOperation) -> list[Allowance]:
+    return [each.unused for each in waiting.allowances]
+
+
+def _can_be_allowed(waiting: WaitingOperation, worker: ServingWorker) -> bool:
+    return not _exceeded(waiting, worker, _unused(waiting))
 
 
 def _is_allowed(waiting: WaitingOperation, worker: ServingWorker) -> bool:
-    on_gpus = _on_gpus(waiting, worker)
-    return first_exceeded(waiting.allowances, waiting.need, on_gpus=on_gpus) is None
+    return not _exceeded(waiting, worker, waiting.allowances)
 
 
 def _is_free(waiting: WaitingOperation, worker: ServingWorker) -> bool:
@@ -267,20 +278,18 @@ def _no_disk(waiting: WaitingOperation, workers: Sequence[ServingWorker]) -> str
 
 
 def _share_too_small(waiting: WaitingOperation, workers: Sequence[ServingWorker]) -> str:
-    on_gpus = all(_on_gpus(waiting, each) for each in workers)
-    too_small = next(
-        each
-        for each in waiting.allowances
-        if not each.can_ever_allow(waiting.need, on_gpus=on_gpus)
-    )
-    return f"Needs more than its share: {too_small.explain(waiting.need, on_gpus=on_gpus)}."
+    return f"Needs more than its share: {_reason(waiting, workers, _unused(waiting))}."
 
 
 def _share_used_up(waiting: WaitingOperation, workers: Sequence[ServingWorker]) -> str:
-    on_gpus = all(_on_gpus(waiting, each) for each in workers)
-    exceeded = first_exceeded(waiting.allowances, waiting.need, on_gpus=on_gpus)
-    why = exceeded.explain(waiting.need, on_gpus=on_gpus) if exceeded else "it is used up"
-    return f"Waiting for its share: {why}."
+    return f"Waiting for its share: {_reason(waiting, workers, waiting.allowances)}."
+
+
+def _reason(
+    waiting: WaitingOperation, workers: Sequence[ServingWorker], allowances: Sequence[Allowance]
+) -> str:
+    """Say why the shares do not allow the operation on the first worker where they do not."""
+    return next(filter(None, (_exceeded(waiting, each, allowances) for each in workers)))
 
 
 def _busy(waiting: WaitingOperation, workers: Sequence[ServingWorker]) -> str:

@@ -94,7 +94,7 @@ def seconds_spent(study: Study) -> float:
 def submit_part(study: Study, config: Mapping[str, object], part: InStudy) -> Operation:
     return submit(
         kind=study.kind, config=config, owner=study.owner, name=_name(study, part), part=part,
-        **study.submission,
+        project=study.project, **study.submission,
     )  # fmt: skip
 
 

@@ -23,8 +23,8 @@ LINE_FIELDS = (
 
 
 STUDY_FIELDS = (
-    "id", "name", "kind", "recipe", "metric", "mode", "num_planned", "num_trials", "created_at",
-    "stopped_at",
+    "id", "name", "kind", "recipe", "project", "metric", "mode", "num_planned", "num_trials",
+    "created_at", "stopped_at",
 )  # fmt: skip
 STEPS: Final[tuple[Literal["step"], Literal["total_steps"]]] = ("step", "total_steps")
 

@@ -15,6 +15,7 @@ class StudyRow(TypedDict):
     name: str
     kind: str
     recipe: str
+    project: str
     metric: str
     mode: str
     num_planned: int
@@ -60,6 +61,7 @@ class StudyJson(TypedDict):
     name: str
     kind: str
     recipe: str
+    project: str
     metric: str
     mode: str
     num_planned: int

@@ -82,11 +82,11 @@ def create(
     """
     clean_tags(tags), clean_label(queue)
     submission = {"tags": list(tags), "priority": priority, "queue": queue}
-    if project := projects.clean(project):
-        submission["project"] = project
+    project = projects.clean(project)
+    in_project = {"project": project} if project else {}  # else as it was without projects
     asked = canonical_hash(
         {"kind": kind, "config": config, "design": design, "name": name, "metric": metric,
-         "mode": mode, **submission}
+         "mode": mode, **submission, **in_project}
     )  # fmt: skip
     if first := _created_before(asked, owner, idempotency_key):
         return first
@@ -102,6 +102,7 @@ def create(
         id=study_id, kind=kind, recipe=str(config.get("recipe", "")), owner=owner,
         name=clean_name(name) or f"study of {config.get('recipe') or kind}",
         config=dict(config), design=wanted.model_dump(mode="json"), submission=submission,
+        project=project,
         metric=metric, mode=mode, left_out=list(plan.left_out)[:asking.SHOWN_LEFT_OUT],
         folds=[fold.to_json() for fold in plan.folds],
         num_planned=len(plan.parts) + len(plan.folds),
@@ -188,6 +189,7 @@ def extend(*, study_id: str, trials: int, actor: "User", seconds: float = 0) -> 
         got = "walk-forward analysis" if study.folds else study.design["method"]
         problem = f"got a {got}; allowed: studies with the method random, qmc, tpe or cmaes"
         raise NotAllowed("STUDY_NOT_EXTENDABLE", f"The study has no more trials: {problem}.")
+    projects.require_member(study.project, actor)
     limits.require_active(study.owner)
     with transaction.atomic():
         study = Study.objects.select_for_update().get(pk=study_id)
