@@ -76,7 +76,7 @@ def test_only_members_and_admins_submit_to_a_project_with_members(
     data(colleague.post("operations", wanted), 202)
 
 
-def test_a_study_goes_on_after_its_owner_has_left_the_project(operator, vision):
+def test_trials_are_submitted_after_the_owner_of_a_study_left_the_project(operator, vision):
     design = {"method": "random", "samples": 3, "parallel": 1, "values": {"learning_rate": VALUES}}
     made = data(operator.post("studies", WANTED | {"design": design, "project": "vision"}), 202)
     vision.members.clear()
@@ -93,7 +93,9 @@ def test_a_study_goes_on_after_its_owner_has_left_the_project(operator, vision):
     assert (found["project"], found["num_trials"]) == ("vision", 3)
 
 
-def test_a_project_whose_last_member_is_gone_is_open_to_admins_only(operator, colleague, admin):
+def test_without_a_member_left_only_admins_submit_to_a_project_for_members(
+    operator, colleague, admin
+):
     ben = signed_in("ben", "operator")
     shares.save(Share(project="vision"), [ben.user])
     ben.user.delete()

@@ -286,7 +286,9 @@ ON_CPUS = replace(ON_GPUS, gpus=[])
     st.lists(ALLOWANCES, max_size=2),
     st.lists(st.sampled_from([ON_GPUS, ON_CPUS]), min_size=3, max_size=4),
 )
-def test_what_the_shares_never_allow_is_told_from_what_they_allow_later(need, allowances, workers):
+def test_a_limit_that_is_too_small_has_another_reason_than_one_that_is_used_up(
+    need, allowances, workers
+):
     waiting = replace(TRAINING, need=need, allowances=allowances)
     code, message = astuple(answer(waiting, *workers))
     later = answer(replace(waiting, allowances=[each.unused for each in allowances]), *workers)

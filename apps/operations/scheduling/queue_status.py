@@ -41,7 +41,7 @@ class BlockedRow(NeedRow):
     queue: str
 
 
-class GroupRow(BlockedRow, total=False):
+class BlockedGroup(BlockedRow, total=False):
     """Those of operations that are blocked alike; of whose shares, where one has limits."""
 
     owner_id: int | None
@@ -146,7 +146,9 @@ def workers() -> list[ServingWorker]:
     ]
 
 
-def obstacle(row: GroupRow, known: Sequence[ServingWorker], known_shares: Shares) -> QueueStatus:
+def obstacle(
+    row: BlockedGroup, known: Sequence[ServingWorker], known_shares: Shares
+) -> QueueStatus:
     """Return what a waiting operation waits for, pauses and its place in the line left aside."""
     waiting = WaitingOperation(
         kind=row["kind"],

@@ -16,7 +16,7 @@ from apps.operations.models import Operation, OperationQuerySet, Subtask
 from apps.operations.placement import ServingWorker
 from apps.operations.scheduling import queue_status, shares
 from apps.operations.scheduling.blocking import BlockingReason, QueueStatus
-from apps.operations.scheduling.queue_status import GroupRow
+from apps.operations.scheduling.queue_status import BlockedGroup
 from apps.operations.scheduling.shares import Shares
 from trainops.process.protocol import now
 
@@ -78,7 +78,7 @@ class StuckWatch:
 class Obstacle:
     """What keeps a group of waiting operations from being taken by any worker."""
 
-    group: GroupRow
+    group: BlockedGroup
     status: QueueStatus
     reason: Attention
 
@@ -99,13 +99,13 @@ def group_fields(known_shares: Shares) -> tuple[str, ...]:
     return (*GROUP_FIELDS, *(OF_SHARES if known_shares.has_limits else ()))
 
 
-def _groups(operations: OperationQuerySet, known_shares: Shares) -> list[GroupRow]:
+def _groups(operations: OperationQuerySet, known_shares: Shares) -> list[BlockedGroup]:
     fields = group_fields(known_shares)
     return list(operations.order_by().values(*fields).distinct()[:MAX_GROUPS])
 
 
 def _obstacles(
-    groups: Iterable[GroupRow], known: Sequence[ServingWorker], known_shares: Shares
+    groups: Iterable[BlockedGroup], known: Sequence[ServingWorker], known_shares: Shares
 ) -> list[Obstacle]:
     found = [(group, queue_status.obstacle(group, known, known_shares)) for group in groups]
     return [
@@ -176,7 +176,7 @@ def _clear_parents(obstacles: Iterable[Obstacle]) -> None:
 
 
 def _clear_outdated(
-    groups: Iterable[GroupRow], known: Sequence[ServingWorker], known_shares: Shares
+    groups: Iterable[BlockedGroup], known: Sequence[ServingWorker], known_shares: Shares
 ) -> None:
     """Clear what is no longer true: a worker has come that fits, or there is another obstacle."""
     for group in groups:
