@@ -3,6 +3,7 @@
 import socket
 import subprocess
 import threading
+import time
 
 import pytest
 import torch
@@ -17,15 +18,17 @@ from trainops.process.node_protocol import (
     Beat,
     LeaderProof,
     Leaving,
+    NodeBeat,
     NodeProof,
     PartPiece,
     RankCaptured,
+    RankRaised,
     ToLeader,
     ToNode,
     node_mac,
     versions,
 )
-from trainops.process.protocol import Grant, NodeGroup, Stop, ToChild
+from trainops.process.protocol import Grant, NodeGroup, Stop, ToChild, now
 from trainops.process.rank_handle import RankHandle
 from trainops.process.rank_protocol import Captured, ToRank, ToRankZero
 from trainops.process.rendezvous import check_addresses
@@ -90,7 +93,7 @@ def test_a_part_that_takes_long_neither_ends_a_node_nor_its_grant(clock, monkeyp
         while not isinstance(next(sent), RankCaptured):
             pass
         supervisor.send(Stop("PREEMPT"))
-        assert [next(sent), next(sent)] == [Beat(), Leaving()]  # it goes on
+        assert [type(next(sent)), next(sent)] == [NodeBeat, Leaving()]  # it goes on
         ours.close()
         thread.join()
     for each in (wire, supervisor, rank):
@@ -161,3 +164,25 @@ def test_addresses_of_one_machine_and_of_a_network_are_not_mixed(leader, own, is
         return
     with pytest.raises(OSError, match=f"TRAINOPS_NODE_ADDRESS: got {leader} for .* {own} for"):
         check_addresses(leader, own)
+
+
+def test_an_error_has_the_time_at_which_it_was_raised_however_late_it_arrives():
+    node_clock = -1000.0  # beside that of the leader
+    group = NodeGroup(2, TOKEN, "127.0.0.1", join_seconds=LONG, silence_seconds=LONG)
+    listener = NodeListener(group, 2)
+    accepted = []
+    thread = threading.Thread(target=lambda: accepted.extend(listener.accept(lambda: True)))
+    thread.start()
+    node = joining(listener, 1)
+    thread.join()
+    (link,) = accepted
+    link.begin(silent=lambda _: None, stop=lambda: None)
+    node.send(NodeBeat(now() + node_clock))
+    raised_at = now()
+    time.sleep(2)
+    at = raised_at + node_clock
+    node.send(RankRaised(1, at, at, "JOB_ERROR", "ValueError: boom", ""))
+    error = wait_until(lambda: link.ranks[0].error, 20)
+    assert abs(error.at - raised_at) < 1
+    node.close()
+    link.close()

@@ -9,6 +9,7 @@ import os
 import socket
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +22,7 @@ from trainops.process.node_protocol import (
     CheckpointPiece,
     CheckpointSent,
     Leaving,
+    NodeBeat,
     PartPiece,
     Printed,
     PrintStack,
@@ -41,6 +43,7 @@ from trainops.runtime.errors import NodeLost, RankFailed, RankLost
 if TYPE_CHECKING:
     from trainops.runtime.checkpoint.manifest import Candidate
 
+NUM_CLOCKS = 16  # of the latest messages with a time
 CLOSE_SECONDS = END_SECONDS + 1.0  # in which a node ends its ranks and sends their last lines
 
 
@@ -96,6 +99,7 @@ class NodeLink:
         self._sending = threading.Lock()
         self._bell = os.eventfd(0, os.EFD_NONBLOCK)
         self._candidate: Candidate | None = None  # of the last `Restore`
+        self._clocks: deque[float] = deque(maxlen=NUM_CLOCKS)
         self._silent: Callable[[NodeLost], None] = lambda _: None
         self._stop: Callable[[], None] = lambda: None
         self._is_closing = False
@@ -189,6 +193,8 @@ class NodeLink:
             case PartPiece(rank=number, content=content, is_first=is_first):
                 with self._by_number[number].shared.open("wb" if is_first else "ab") as file:
                     file.write(base64.b64decode(content))
+            case NodeBeat(sent_at=sent_at):
+                self._compare_clocks(sent_at)
             case Leaving():
                 self._stop()
             case SendCheckpoint():
@@ -196,6 +202,13 @@ class NodeLink:
             case RankDone() | RankCaptured() | RankRaised() | RankEnded():
                 self._heard_of(self._by_number[message.rank], message)
                 os.eventfd_write(self._bell, 1)
+
+    def _compare_clocks(self, sent_at: float) -> None:
+        """Note how far this clock is ahead of that of the node, and how long the message took.
+
+        The least of several is closest to the first. Clocks drift apart: older ones do not count.
+        """
+        self._clocks.append(now() - sent_at)
 
     def _heard_of(
         self, rank: RemoteRank, message: RankDone | RankCaptured | RankRaised | RankEnded
@@ -206,7 +219,8 @@ class NodeLink:
             case RankCaptured(fingerprints=fingerprints):
                 rank.answers.append(Captured(fingerprints))
             case RankRaised(code=code, message=text, traceback=trace):
-                rank.error = RankError(now() - message.age_seconds, code, text, trace)
+                self._compare_clocks(message.sent_at)
+                rank.error = RankError(message.at + min(self._clocks), code, text, trace)
             case RankEnded(status=status):
                 rank.status = status
 

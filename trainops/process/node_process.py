@@ -27,6 +27,7 @@ from trainops.process.node_protocol import (
     CheckpointSent,
     LeaderProof,
     Leaving,
+    NodeBeat,
     NodeChallenge,
     NodeProof,
     PartPiece,
@@ -156,7 +157,7 @@ class NodeProcess:
                 self._look(ready)
                 if now() >= beat_at:
                     beat_at = now() + beat_seconds
-                    self._leader.send(Beat())
+                    self._leader.send(NodeBeat(now()))
                 if self._is_leaving and not self._has_left:
                     self._has_left = True
                     self._leader.send(Leaving())
@@ -238,10 +239,8 @@ class NodeProcess:
                 self._leader.send(RankDone(rank.number))
         if (error := rank.error) is not None:
             rank.error = None
-            age = now() - error.at
-            self._leader.send(
-                RankRaised(rank.number, age, error.code, error.message, error.traceback)
-            )
+            what = error.code, error.message, error.traceback
+            self._leader.send(RankRaised(rank.number, error.at, now(), *what))
         if rank.status is not None:
             self._poll.unregister(rank.wire)
             self._leader.send(RankEnded(rank.number, rank.status))

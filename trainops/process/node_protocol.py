@@ -50,7 +50,14 @@ class LeaderProof:
 
 @dataclass(frozen=True, slots=True)
 class Beat:
-    """The side that sends it is there."""
+    """The leader is there."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeBeat:
+    """The node is there. The time is on its clock."""
+
+    sent_at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,10 +111,11 @@ class RankCaptured:
 
 @dataclass(frozen=True, slots=True)
 class RankRaised:
-    """See `RankError`; the clocks of two machines differ, so it has the age of the error."""
+    """See `RankError`. Both times are on the clock of the node."""
 
     rank: int
-    age_seconds: float
+    at: float
+    sent_at: float
     code: str
     message: str
     traceback: str
@@ -139,7 +147,7 @@ ToNode = (
     | CheckpointPiece | CheckpointSent
 )  # fmt: skip
 ToLeader = (
-    NodeProof | Beat | RankDone | PartPiece | RankCaptured | RankRaised | RankEnded | Printed
+    NodeProof | NodeBeat | RankDone | PartPiece | RankCaptured | RankRaised | RankEnded | Printed
     | Leaving | SendCheckpoint
 )  # fmt: skip
 
