@@ -63,6 +63,7 @@ def are_equal(stack, interrupted, undisturbed):
     assert stack.curve(interrupted) == stack.curve(undisturbed)
 
 
+@pytest.mark.exhaustive
 def test_another_worker_continues_what_a_worker_saved_before_its_end(stack):
     began_at = time.time()
     with joined(stack, "--until", f"{stack.life_seconds}s", **stack.stores) as process:

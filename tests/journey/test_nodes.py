@@ -205,6 +205,7 @@ def test_an_operation_that_needs_more_machines_says_so(two):
         two.post(f"operations/{operation}/cancel")
 
 
+@pytest.mark.exhaustive
 def test_a_restart_continues_with_the_machines_that_are_left(tmp_path):
     with installation(tmp_path, 3) as stack:
         operation = submit(stack, nodes=3, min_nodes=2)
