@@ -14,6 +14,7 @@ from apps.operations.errors import ShareNotFound
 from apps.operations.models import Share
 from apps.operations.models.shares import MAX_WEIGHT, MIN_WEIGHT
 from apps.operations.requests import shares
+from apps.operations.requests.projects import MAX_PROJECT
 from trainops.http.asking import body_of, query_of
 from trainops.http.permissions import IsAdmin, IsViewer
 from trainops.http.serializers import MessageSerializer, StrictSerializer
@@ -42,7 +43,9 @@ class ShareRequestSerializer(StrictSerializer):
         default=None,
         help_text="Username.",
     )
-    project = serializers.CharField(max_length=64, required=False, allow_blank=True, default="")
+    project = serializers.CharField(
+        max_length=MAX_PROJECT, required=False, allow_blank=True, default=""
+    )
     members_only = serializers.BooleanField(
         required=False,
         default=False,

@@ -23,7 +23,7 @@ from trainops.process.protocol import now
 NOT_STUCK = frozenset(
     {BlockingReason.SHARE_USED_UP, BlockingReason.WORKERS_BUSY, BlockingReason.SOON}
 )
-OF_SHARES = ("owner_id", "project")
+SHARE_FIELDS = ("owner_id", "project")
 GROUP_FIELDS = ("kind", "queue", *queue_status.NEED_FIELDS)  # equal: blocked alike
 MAX_GROUPS, MAX_CHANGED = 1000, 500  # of one sweep; the next ones do the rest
 Key = tuple[tuple[object, ...], BlockingReason]
@@ -96,7 +96,7 @@ def reason_of(status: QueueStatus) -> Attention | None:
 
 def group_fields(known_shares: Shares) -> tuple[str, ...]:
     """Return the columns of which operations with equal values are blocked alike."""
-    return (*GROUP_FIELDS, *(OF_SHARES if known_shares.has_limits else ()))
+    return (*GROUP_FIELDS, *(SHARE_FIELDS if known_shares.has_limits else ()))
 
 
 def _groups(operations: OperationQuerySet, known_shares: Shares) -> list[BlockedGroup]:
