@@ -19,8 +19,10 @@ from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 from benchmarks.loop import Silent
 from trainops.recipes import Recipe
 
-BATCH, NUM_EXAMPLES, WIDTH, EPOCHS = 64, 64 * 200, 512, 6  # 100 steps an epoch, of two ranks
+WIDTH = int(os.environ.get("BENCH_WIDTH", "512"))
+BATCH, EPOCHS = 64, 6
 WARM_STEPS = 100
+NUM_EXAMPLES = BATCH * 200  # 100 steps an epoch, of two ranks
 NUM_RANKS = 2
 
 RECIPE = Recipe(
@@ -107,12 +109,14 @@ def by_loop():
     from trainops.runtime import reproducibility
     from trainops.runtime.checkpoint.store import CheckpointPolicy, CheckpointStore
     from trainops.runtime.loop import Succeeded, run
+    from trainops.runtime.ranks import Devices
 
     given = {"recipe": RECIPE.name, "parameters": {"epochs": EPOCHS}, "threads": 1}
     config = KINDS["loop"].parse_config(given | {"processes": NUM_RANKS})
     reproducibility.set_determinism(config.deterministic, config.threads)
     make_job = partial(KINDS["loop"].make_job, config, {}, None, None)
-    ranks = fork(NUM_RANKS, lambda line: RankProcess(line, config, make_job).serve(), closing=[])
+    devices = Devices(num_ranks=NUM_RANKS)
+    ranks = fork(devices, lambda line: RankProcess(line, config, make_job).serve(), closing=[])
     ranks.begin(config)
     try:
         with tempfile.TemporaryDirectory() as directory:

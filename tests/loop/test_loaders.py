@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from torch.utils.data import Dataset, Subset, TensorDataset
+from torch.utils.data import Dataset, Subset, TensorDataset, default_collate
 
 from tests.loop.datasets import Augmented, drawn
 from tests.thinning import quick_some, some_of
@@ -346,6 +346,53 @@ def test_tensors_in_memory_need_no_seeds(monkeypatch):
         loader = new_run().loader("train", dataset, shuffle=False, batch_size=3)
         assert [each[0].tolist() for each in loader] == [[0, 1, 2], [3]]
     assert not started
+
+
+LAYOUTS = {
+    "contiguous": lambda tensor: tensor,
+    "every other row": lambda tensor: tensor.repeat_interleave(2, 0)[::2],
+    "transposed": lambda tensor: tensor.transpose(0, -1).contiguous().transpose(0, -1),
+    "trainable": lambda tensor: tensor.requires_grad_() if tensor.is_floating_point() else tensor,
+    "expanded": lambda tensor: tensor[:1].expand(tensor.shape),
+}
+DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.uint8, torch.bool]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_batches_of_tensors_are_what_collating_the_examples_one_by_one_gives(seed):
+    drawing = random.Random(seed)
+    length = drawing.randint(2, 9)
+    tensors = [
+        drawing.choice(list(LAYOUTS.values()))(
+            torch.randint(0, 9, (length, *drawing.choice([(), (3,), (2, 3), (2, 1, 3)]))).to(dtype)
+        )
+        for dtype in drawing.choices(DTYPES, k=drawing.randint(1, 3))
+    ]
+    whole = TensorDataset(*tensors)
+    for _ in range(drawing.randint(0, 2)):
+        whole = Subset(whole, drawing.choices(range(len(whole)), k=len(whole)))
+    size, collate = drawing.randint(1, length), drawing.choice([None, default_collate, list])
+    given = list(
+        new_run().loader("train", whole, shuffle=False, batch_size=size, collate_fn=collate)
+    )
+
+    plain = [
+        (collate or default_collate)([whole[i] for i in range(at, min(at + size, length))])
+        for at in range(0, length, size)
+    ]
+    assert [structure(each) for each in given] == [structure(each) for each in plain]
+
+
+def structure(batch):
+    if isinstance(batch, torch.Tensor):
+        return str(batch.dtype), batch.stride(), batch.tolist()
+    return type(batch), [structure(each) for each in batch]
+
+
+def test_an_example_that_a_subset_does_not_have_is_named():
+    dataset = Subset(TensorDataset(torch.arange(4)), [0, 9, 2])
+    with pytest.raises(InputError, match="example 1 of 'train' cannot be loaded: IndexError"):
+        list(new_run().loader("train", dataset, shuffle=False, batch_size=3))
 
 
 def test_tensors_that_a_subclass_or_a_collate_fn_may_augment_have_seeds(monkeypatch):

@@ -67,17 +67,36 @@ class Loading(Dataset[Loaded]):
 
     def __init__(self, name: str, dataset: Any, collate: Collate | None, is_random: bool) -> None:
         self.name, self.dataset, self.collate = name, dataset, collate
-        self.dataset_draws = is_random and not _has_tensors(dataset)
+        tensors = _tensors_of(dataset)
+        self.dataset_draws = is_random and tensors is None
         self.collate_draws = is_random and collate not in (None, default_collate)
+        self.is_indexed = tensors is not None and all(map(_is_plain, tensors))
 
     def __getitems__(self, batch: NumberedBatch) -> Loaded:
         draws = self.dataset_draws or self.collate_draws
         with streams_restored() if draws else nullcontext():
+            if self.is_indexed:
+                return self._indexed(batch)
             if _loads_batches(self.dataset):
                 examples, failures = self._at_once(batch)
             else:
                 examples, failures = self._one_by_one(batch)
             return self._collated(batch, examples, failures)
+
+    def _indexed(self, batch: NumberedBatch) -> Loaded:
+        """Take the batch out of tensors in memory: the same as its examples one by one."""
+        dataset: Any = self.dataset
+        indices = list(batch)
+        try:
+            while type(dataset) is Subset:
+                dataset, indices = dataset.dataset, [int(dataset.indices[i]) for i in indices]
+            chosen = torch.tensor(indices)
+            parts = [each[chosen] for each in dataset.tensors]
+        except IndexError:  # of a Subset
+            return self._collated(batch, *self._one_by_one(batch))
+        if self.collate in (None, default_collate):
+            return Loaded(parts, [])
+        return self._collated(batch, list(zip(*(each.unbind() for each in parts), strict=True)), [])
 
     def _one_by_one(self, batch: NumberedBatch) -> tuple[Any, list[LoadFailure]]:
         """Return the examples that could be loaded, None if there are none, and the failures."""
@@ -156,11 +175,17 @@ def _failure(what: str, error: Exception) -> LoadFailure:
     return LoadFailure(f"{what} cannot be loaded: {text[:500]}", traceback.format_exc())
 
 
-def _has_tensors(dataset: Any) -> bool:
-    """Whether the examples are parts of tensors in memory, which draws no random numbers."""
+def _tensors_of(dataset: Any) -> tuple[Tensor, ...] | None:
+    """Return the tensors whose parts the examples are, which draws no random numbers."""
     while type(dataset) is Subset:
         dataset = dataset.dataset
-    return type(dataset) is TensorDataset
+    return dataset.tensors if type(dataset) is TensorDataset else None
+
+
+def _is_plain(tensor: Tensor) -> bool:
+    """Whether an index gives what stacking its parts gives, in the same memory layout."""
+    is_usual = type(tensor) is Tensor and tensor.layout is torch.strided and tensor.is_contiguous()
+    return is_usual and not (tensor.requires_grad or tensor.is_quantized)
 
 
 def _loads_batches(dataset: Any) -> bool:
