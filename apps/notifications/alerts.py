@@ -12,6 +12,7 @@ from django.db.models import QuerySet
 from apps.notifications import matching
 from apps.notifications.conditions import CONDITIONS, AlertPoint, Settings
 from apps.notifications.models import Alert, Rule
+from apps.operations.id_order import oldest_first
 from apps.operations.lifecycle import State
 from apps.operations.models import Attempt, Event, MetricPoint, Operation
 
@@ -141,7 +142,7 @@ def _same(rule: Rule) -> QuerySet[Rule]:
 
 
 def _page(operation: Operation, after: int) -> list[PointRow]:
-    newer = MetricPoint.objects.filter(operation=operation, id__gt=after).order_by("id")
+    newer = oldest_first(MetricPoint.objects.all(), after, operation_id=operation.pk)
     return [PointRow(*row) for row in newer.values_list(*PointRow._fields)[:PAGE]]
 
 

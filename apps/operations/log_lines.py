@@ -2,16 +2,18 @@
 
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain, repeat
-from typing import TypedDict
+from typing import Any, TypedDict
 
-from django.db.models import Max, QuerySet
+from django.db.models import QuerySet
 from django.db.models.functions import Length
 
+from apps.operations.id_order import NO_ID_IS_HIGHER, newest_first, oldest_first
 from apps.operations.models import LogChunk
+from apps.operations.points.metric_queries import log_keys
 
 WINDOW_CHARS = 256 * 1024
 PAGES = (20, 160, 1000)  # chunks whose sizes one query reads: first, second, each further one
@@ -82,17 +84,16 @@ def window(
     before: int | None = None,
 ) -> LogLines:
     """Return the lines after a chunk, or before one, or the last ones: at most 256 KiB."""
-    kept = _kept(operation_id, attempt)
+    keys, kept = log_keys(operation_id, attempt), LogChunk.objects.all()
     if after is not None:
-        found = list(_until_full(_pages(kept.filter(id__gt=after), "id")))
+        found = list(_until_full(_oldest(kept, after, keys)))
     else:
-        older = kept if before is None else kept.filter(id__lt=before)
-        found = list(_until_full(_pages(older, "-id")))[::-1]
+        until = NO_ID_IS_HIGHER if before is None else before - 1
+        found = list(_until_full(_newest(kept, until, keys)))[::-1]
     if not found:
         return _none(after or 0)
     first, last = found[0].id, found[-1].id
-    before_first = kept.filter(id__lt=first).aggregate(newest=Max("id"))["newest"]
-    earlier = LogChunk.objects.filter(id=before_first).first()
+    earlier = newest_first(kept, until=first - 1, **keys).first()
     is_within = (
         earlier is not None
         and earlier.attempt == found[0].attempt
@@ -101,20 +102,21 @@ def window(
     lines = list(_parsed(found, is_within=is_within, max_chars=WINDOW_CHARS))
     return LogLines(
         lines=lines, first_id=first, last_id=last, has_before=earlier is not None,
-        has_after=kept.filter(id__gt=last).exists(), count=len(lines),
+        has_after=oldest_first(kept, last, **keys).exists(), count=len(lines),
     )  # fmt: skip
 
 
 def search(operation_id: str, wanted: LogSearch, *, attempt: int | None = None) -> LogLines:
     """Return the last lines that match, with the lines around each, and how many match in all."""
-    kept = _kept(operation_id, attempt)
+    kept = LogChunk.objects.all()
     if wanted.since is not None:
         kept = kept.filter(at__gte=wanted.since)
     shown: deque[tuple[int, LogLine]] = deque()  # with their numbers in the log
     before: deque[tuple[int, LogLine]] = deque(maxlen=wanted.context)
     hits: deque[int] = deque()  # numbers of the matching lines that are shown
     count = 0
-    lines = _parsed(_pages(kept, "id"), is_within=False, max_chars=MAX_LINE_CHARS)
+    chunks = _oldest(kept, 0, log_keys(operation_id, attempt))
+    lines = _parsed(chunks, is_within=False, max_chars=MAX_LINE_CHARS)
     for number, line in enumerate(lines):
         if wanted.matches(line):
             shown += [*before, (number, line | {"is_hit": True})]
@@ -151,21 +153,35 @@ def _none(last_id: int) -> LogLines:
     )  # fmt: skip
 
 
-def _kept(operation_id: str, attempt: int | None) -> QuerySet[LogChunk]:
-    chunks = LogChunk.objects.filter(operation_id=operation_id)
-    return chunks if attempt is None else chunks.filter(attempt=attempt)
+def _oldest(chunks: QuerySet[LogChunk], after: int, keys: Mapping[str, Any]) -> Iterator[_Chunk]:
+    """Yield the chunks after an id by keyset pages."""
+    for number in chain(PAGES, repeat(PAGES[-1])):
+        sizes = _sizes(oldest_first(chunks, after, **keys)[:number])
+        if not sizes:
+            return
+        yield from _read(sizes, "id")
+        after = sizes[-1][0]
 
 
-def _pages(chunks: QuerySet[LogChunk], order: str) -> Iterator[_Chunk]:
-    """Yield the chunks by keyset pages; sizes first, so that no query reads too much text."""
-    comparison = "id__lt" if order.startswith("-") else "id__gt"
-    chunks, rest = chunks.order_by(order), chunks.order_by(order)
-    num_chunks = chain(PAGES, repeat(PAGES[-1]))
-    while sizes := list(rest.values_list("id", Length("text"))[: next(num_chunks)]):
-        for ids in _batches(sizes):
-            page = LogChunk.objects.filter(id__in=ids).order_by(order)
-            yield from (_Chunk(*row) for row in page.values_list("id", "attempt", "at", "text"))
-        rest = chunks.filter(**{comparison: sizes[-1][0]})
+def _newest(chunks: QuerySet[LogChunk], until: int, keys: Mapping[str, Any]) -> Iterator[_Chunk]:
+    """Yield the chunks up to an id by keyset pages, the newest first."""
+    for number in chain(PAGES, repeat(PAGES[-1])):
+        sizes = _sizes(newest_first(chunks, until=until, **keys)[:number])
+        if not sizes:
+            return
+        yield from _read(sizes, "-id")
+        until = sizes[-1][0] - 1
+
+
+def _sizes(chunks: QuerySet[LogChunk]) -> list[tuple[int, int]]:
+    """Return ids and lengths, so that no query reads too much text."""
+    return list(chunks.values_list("id", Length("text")))
+
+
+def _read(sizes: Iterable[tuple[int, int]], order: str) -> Iterator[_Chunk]:
+    for ids in _batches(sizes):
+        page = LogChunk.objects.filter(id__in=ids).order_by(order)
+        yield from (_Chunk(*row) for row in page.values_list("id", "attempt", "at", "text"))
 
 
 def _batches(sizes: Iterable[tuple[int, int]]) -> Iterator[list[int]]:

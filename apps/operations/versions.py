@@ -12,6 +12,7 @@ from django.db import close_old_connections
 from django.db.models import Count, Max, OuterRef, QuerySet, Subquery, Sum
 
 from apps.checkpoints.models import Checkpoint
+from apps.operations.id_order import newest_first
 from apps.operations.lifecycle import State
 from apps.operations.models import Event, LogChunk, Media, MetricPoint, Operation
 from trainops.gateway.live import Version
@@ -90,8 +91,8 @@ def _of_all() -> object:
 
 def _newest(rows: Any) -> Subquery:
     """Return the highest id of the operation's rows: one look into their index."""
-    mine: QuerySet[Any] = rows.filter(operation_id=OuterRef("pk"))
-    return Subquery(mine.order_by("-id").values("id")[:1])
+    mine: QuerySet[Any] = newest_first(rows, operation_id=OuterRef("pk"))
+    return Subquery(mine.values("id")[:1])
 
 
 def _number(rows: Any) -> Subquery:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from django.conf import settings
 from django.db.models import F
 
+from apps.operations.id_order import oldest_first
 from apps.operations.lifecycle import State
 from apps.operations.models import Attempt, Event, MetricPoint, Operation
 from apps.sinks.models import SinkWrite
@@ -109,10 +110,10 @@ def pages(operation_id: str) -> Iterator[Sequence[SinkPoint]]:
     Raises PointsChanged after the last page if a resume began meanwhile.
     """
     begun = _newest_attempt(operation_id)
-    standing = MetricPoint.objects.filter(operation_id=operation_id, retired_by=None)
-    columns = standing.order_by("id").values_list("id", "name", "step", "value", "not_finite", "at")
+    standing = MetricPoint.objects.filter(retired_by=None)
+    columns = standing.values_list("id", "name", "step", "value", "not_finite", "at")
     last_id = 0
-    while rows := list(columns.filter(id__gt=last_id)[:PAGE]):
+    while rows := list(oldest_first(columns, last_id, operation_id=operation_id)[:PAGE]):
         last_id = rows[-1][0]
         yield [
             SinkPoint(name, step, float(not_finite) if value is None else value, at)

@@ -26,6 +26,7 @@ from apps.operations.api.renderers import Csv, PlainText
 from apps.operations.api.rows import LIVE_FIELDS, described, rows_of
 from apps.operations.errors import OperationNotFound
 from apps.operations.filters import AttemptQuery, LiveQuery, LogQuery, MetricsQuery, WindowQuery
+from apps.operations.id_order import newest_first
 from apps.operations.models import Attempt, Event
 from apps.operations.points import metric_queries, points_csv
 from apps.operations.requests import services
@@ -246,7 +247,7 @@ def _updates(operation_id: str, query: LiveCriteria) -> Updates:
             else metric_queries.log_tail(operation_id, num_lines=query["tail"])
         )
     if (after := query.get("events_after")) is not None:
-        events = Event.objects.filter(operation_id=operation_id, id__gt=after).order_by("-id")
+        events = newest_first(Event.objects.all(), after, operation_id=operation_id)
         updates["events"] = list(events.values(*EVENT_FIELDS)[:MAX_EVENTS])
     return updates
 

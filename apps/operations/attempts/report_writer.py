@@ -21,6 +21,7 @@ from apps.operations import concerns
 from apps.operations.attempts import branches, selfchecks
 from apps.operations.attempts.attempt_log import AttemptLog
 from apps.operations.attempts.run_lines import PointLines, RunLines, WindowLines
+from apps.operations.id_order import newest_first, oldest_first
 from apps.operations.models import (
     Attempt,
     LogChunk,
@@ -98,14 +99,15 @@ class ReportWriter:
     @classmethod
     def continued(cls, operation: Operation) -> Self:
         """Return the writer of one request about an attempt over HTTP; its log is continued."""
-        chunks = LogChunk.objects.filter(operation_id=operation.pk, attempt=operation.attempt)
-        text = chunks.order_by("id").values_list("text", flat=True).last() or "\n"
+        chunks = newest_first(
+            LogChunk.objects.all(), operation_id=operation.pk, attempt=operation.attempt
+        )
+        text = chunks.values_list("text", flat=True).first() or "\n"
         max_chars = settings.THRESHOLDS.log_bytes_per_attempt
         output = AttemptLog(max_chars, is_within_line=not text.endswith("\n"))
         writer = cls(operation, output=output)
-        points = MetricPoint.objects.filter(operation_id=operation.pk)
-        shown = points.exclude(name__startswith=SYSTEM).order_by("id")
-        last_at = shown.values_list("at", flat=True).last()
+        points = newest_first(MetricPoint.objects.all(), operation_id=operation.pk)
+        last_at = points.exclude(name__startswith=SYSTEM).values_list("at", flat=True).first()
         writer.lines.points = WindowLines(last_at.timestamp() if last_at else 0.0)
         return writer
 
@@ -334,9 +336,11 @@ class ReportWriter:
     def _pack(self) -> None:
         """Pack points once they are many; a part at a time of those of an early version."""
         if self.unpacked is None:
-            points = MetricPoint.objects.filter(operation_id=self.operation.pk)
             newest = PackedPoints.newest_id(self.operation.pk)
-            self.unpacked = points.filter(id__gt=newest).count()
+            unpacked = oldest_first(
+                MetricPoint.objects.all(), newest, operation_id=self.operation.pk
+            )
+            self.unpacked = unpacked.count()
         else:
             self.unpacked += len(self.points)
         if self.unpacked >= PackedPoints.MAX_UNPACKED:

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property, reduce
 from operator import or_
-from typing import TYPE_CHECKING, TypeAlias, TypedDict, Unpack, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, Unpack, cast
 
-from django.db.models import Count, Max, Min, Q, QuerySet
+from django.db.models import Count, Max, Min, QuerySet
 
+from apps.operations.id_order import between, newest_first, oldest_first
 from apps.operations.models import LogChunk, MetricPoint, PackedPoints
 from apps.operations.points.thinned_points import thinned, width_of
 
@@ -81,13 +82,12 @@ def curves(
         "after_step": after_step,
         "to_step": to_step,
     }
-    points = selected(operation_id, after_id=after_id, **selection)
     if first is not None:
-        ids = list(points.order_by("id").values_list("id", flat=True)[:first])
-        points, max_points = points.filter(id__lte=max(ids, default=0)), first
-    elif not after_id and (newest := PackedPoints.newest_id(operation_id)):
+        oldest = _Plain(operation_id, selection, after_id).rows(first)
+        return Curves(_series(oldest), oldest[-1][-1] if oldest else after_id, False)
+    if not after_id and (newest := PackedPoints.newest_id(operation_id)):
         return Packed(operation_id, newest, selection).curves(max_points)
-    return _Plain(points, after_id).curves(max_points)
+    return _Plain(operation_id, selection, after_id).curves(max_points)
 
 
 def curves_after(places: Collection[tuple[str, int]]) -> dict[tuple[str, int], Curves]:
@@ -101,7 +101,7 @@ def curves_after(places: Collection[tuple[str, int]]) -> dict[tuple[str, int], C
         first[key] = min(point_id, first.get(key, point_id))
     if not first:
         return {}
-    after = [Q(operation_id=key, id__gt=point_id) for key, point_id in first.items()]
+    after = [between(point_id, operation_id=key) for key, point_id in first.items()]
     points = MetricPoint.objects.filter(reduce(or_, after)).order_by("id")
     rows: dict[str, list[_Row]] = {key: [] for key in first}
     read = points.values_list(*_COLUMNS, "operation_id")[: MAX_POINTS_OF_SEVERAL + 1]
@@ -136,20 +136,24 @@ def selected(
     *,
     names: Sequence[str] = (),
     attempt: int | None = None,
-    after_id: int = 0,
     after_step: int | None = None,
     to_step: int | None = None,
 ) -> QuerySet[MetricPoint]:
     """Return points of an operation; nothing given selects all."""
+    selection: PointSelection = {
+        "names": names, "attempt": attempt, "after_step": after_step, "to_step": to_step,
+    }  # fmt: skip
+    return MetricPoint.objects.filter(operation_id=operation_id, **_conditions(selection))
+
+
+def _conditions(selection: PointSelection) -> dict[str, Any]:
     wanted = {
-        "id__gt": after_id or None,
-        "name__in": names or None,
-        "attempt": attempt,
-        "step__gt": after_step,
-        "step__lte": to_step,
+        "name__in": selection.get("names") or None,
+        "attempt": selection.get("attempt"),
+        "step__gt": selection.get("after_step"),
+        "step__lte": selection.get("to_step"),
     }
-    given = {name: value for name, value in wanted.items() if value is not None}
-    return MetricPoint.objects.filter(operation_id=operation_id, **given)
+    return {name: value for name, value in wanted.items() if value is not None}
 
 
 _Row: TypeAlias = tuple[str, int, int | None, int, float | None, str, datetime, int]
@@ -183,15 +187,25 @@ class CurveExtent(CurveKey):
 class _Plain:
     """Points that are read one by one; the database thins them."""
 
-    def __init__(self, points: QuerySet[MetricPoint], after_id: int = 0) -> None:
-        self.points, self.after_id = points, after_id
+    def __init__(self, operation_id: str, selection: PointSelection, after_id: int = 0) -> None:
+        self.after_id = after_id
+        self.points = selected(operation_id, **selection).filter(id__gt=after_id)
+        self._by_id = self.points.order_by("id")
+        if not _conditions(selection):
+            self._by_id = oldest_first(
+                MetricPoint.objects.all(), after_id, operation_id=operation_id
+            )
+
+    def rows(self, number: int) -> list[_Row]:
+        """Return the oldest points, at most that many."""
+        return _rows(self._by_id[:number])
 
     @cached_property
     def extents(self) -> list[CurveExtent]:
         return _extents(self.points)
 
     def curves(self, max_points: int) -> Curves:
-        rows = _rows(self.points.order_by("id")[: max_points + 1])
+        rows = self.rows(max_points + 1)
         if len(rows) <= max_points:  # in most cases
             return Curves(
                 _series(rows), max((row[-1] for row in rows), default=self.after_id), False
@@ -271,7 +285,7 @@ class Packed:
 def _source(operation_id: str, selection: PointSelection) -> _Plain | Packed:
     if newest := PackedPoints.newest_id(operation_id):
         return Packed(operation_id, newest, selection)
-    return _Plain(selected(operation_id, **selection))
+    return _Plain(operation_id, selection)
 
 
 def _key(extent: CurveExtent) -> CurveKey:
@@ -336,7 +350,7 @@ def log_after(operation_id: str, *, after_id: int, attempt: int | None = None) -
     """Return what was printed after the chunk `after_id`, at most 256 KiB of it at a time."""
     chunks: list[Chunk] = []
     num_chars = 0
-    following = _log(operation_id, attempt).filter(id__gt=after_id).order_by("id")
+    following = oldest_first(LogChunk.objects.all(), after_id, **log_keys(operation_id, attempt))
     for chunk in following[:1000].values("id", "attempt", "at", "text"):
         if num_chars > MAX_LOG_CHARS:
             return Log(chunks, chunks[-1]["id"], has_more=True)
@@ -349,7 +363,7 @@ def log_tail(operation_id: str, *, num_lines: int, attempt: int | None = None) -
     """Return the last `num_lines` lines, and little more than 256 KiB."""
     chunks: list[Chunk] = []
     missing, num_chars = num_lines, 0
-    latest = _log(operation_id, attempt).order_by("-id")
+    latest = newest_first(LogChunk.objects.all(), **log_keys(operation_id, attempt))
     backwards = latest.values("id", "attempt", "at", "text")
     for chunk in backwards.iterator(chunk_size=50):
         if missing <= 0 or num_chars > MAX_LOG_CHARS:
@@ -363,7 +377,8 @@ def log_tail(operation_id: str, *, num_lines: int, attempt: int | None = None) -
 
 def newest_of_log(operation_id: str) -> int:
     """Return the id of the newest chunk of the log; 0: there is none."""
-    return _log(operation_id, None).aggregate(newest=Max("id"))["newest"] or 0
+    newest = newest_first(LogChunk.objects.all(), operation_id=operation_id)
+    return newest.values_list("id", flat=True).first() or 0
 
 
 def log_chunks(
@@ -373,9 +388,10 @@ def log_chunks(
 
     A query for every LOG_PAGE of them, not one cursor: another thread may request each.
     """
-    pieces = _log(operation_id, attempt).order_by("id").values_list("id", "attempt", "text")
+    keys = log_keys(operation_id, attempt)
+    pieces = LogChunk.objects.values_list("id", "attempt", "text")
     last_id, current = 0, None
-    while page := [*pieces.filter(id__gt=last_id)[:LOG_PAGE]]:
+    while page := [*oldest_first(pieces, last_id, **keys)[:LOG_PAGE]]:
         last_id = page[-1][0]
         for _, number, text in page:
             if has_headings and number != current:
@@ -384,6 +400,7 @@ def log_chunks(
             yield text
 
 
-def _log(operation_id: str, attempt: int | None) -> QuerySet[LogChunk]:
-    chunks = LogChunk.objects.filter(operation_id=operation_id)
-    return chunks if attempt is None else chunks.filter(attempt=attempt)
+def log_keys(operation_id: str, attempt: int | None) -> dict[str, Any]:
+    """Return the columns before the id in the index of a log, or of that of one attempt."""
+    own = {} if attempt is None else {"attempt": attempt}
+    return {"operation_id": operation_id, **own}

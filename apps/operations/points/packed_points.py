@@ -5,7 +5,7 @@ points are those with higher ids. Packs change where points do: when a resume re
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from math import isfinite
@@ -17,6 +17,7 @@ from django.db.models import Q, Window
 from django.db.models.functions import Mod, RowNumber
 from numpy.typing import NDArray
 
+from apps.operations.id_order import oldest_first
 from apps.operations.models import MetricPoint, Operation, PackedPoints
 from apps.operations.points import thinning
 from apps.operations.points.metric_queries import NOT_FINITE
@@ -53,8 +54,8 @@ def pack(operation_id: str, last_id: int = _NEVER) -> int:
     Called by one at a time: within the transaction of who owns the operation, or by `pack_all`.
     """
     newest = PackedPoints.newest_id(operation_id)
-    unpacked = MetricPoint.objects.filter(operation_id=operation_id, id__gt=newest, id__lte=last_id)
-    rows = list(unpacked.order_by("id").values_list("id", *_COLUMNS)[:AT_ONCE])
+    unpacked = oldest_first(MetricPoint.objects.all(), newest, last_id, operation_id=operation_id)
+    rows = list(unpacked.values_list("id", *_COLUMNS)[:AT_ONCE])
     if len(rows) < PackedPoints.MAX_UNPACKED:
         return 0
     last_ids: dict[Key, int] = {}
@@ -88,9 +89,9 @@ def pack_all(operation_id: str) -> None:
 def _ends(operation_id: str) -> list[int]:
     """Return the id of every unpacked point that is the last of AT_ONCE; reads them once."""
     newest = PackedPoints.newest_id(operation_id)
-    unpacked = MetricPoint.objects.filter(operation_id=operation_id, id__gt=newest)
+    unpacked = oldest_first(MetricPoint.objects.all(), newest, operation_id=operation_id)
     numbered = unpacked.annotate(rest=Mod(Window(RowNumber(), order_by="id"), AT_ONCE))
-    return list(numbered.filter(rest=0).order_by("id").values_list("id", flat=True))
+    return list(numbered.filter(rest=0).values_list("id", flat=True))
 
 
 def split(operation_id: str, attempt: int, last_step: int) -> None:
@@ -174,17 +175,19 @@ def long_curves(
     after_step: int | None = None,
     to_step: int | None = None,
 ) -> list[LongCurve]:
-    """Return curves of an operation within a window of steps, from at most three queries.
+    """Return curves of an operation within a window of steps.
 
-    `newest`: the newest point that is packed. Raises PacksChanged.
+    From three queries, unless AT_ONCE points or more are not packed yet. `newest`: the newest point
+    that is packed. Raises PacksChanged.
     """
-    selection = {"operation_id": operation_id, "name__in": names or None, "attempt": attempt}
-    selection = {name: value for name, value in selection.items() if value is not None}
+    selection = {"name__in": names or None, "attempt": attempt}
+    selected = {name: value for name, value in selection.items() if value is not None}
     first = 0 if after_step is None else after_step + 1
     last = _NEVER if to_step is None else to_step
     curves: dict[Key, LongCurve] = {}
     cut: dict[int, LongCurve] = {}  # by the pack that reaches beyond the window
-    packs = PackedPoints.objects.filter(**selection, last_step__gte=first, first_step__lte=last)
+    packs = PackedPoints.objects.filter(operation_id=operation_id, **selected)
+    packs = packs.filter(last_step__gte=first, first_step__lte=last)
     for each in map(_Pack._make, packs.order_by().values_list(*_Pack._fields)):
         key = Key(*each[1:4])
         curve = curves.setdefault(key, LongCurve(key))
@@ -198,14 +201,27 @@ def long_curves(
         within = points[(first <= points["step"]) & (points["step"] <= last)]
         if len(within):
             cut[pk].arrays.append(within)
-    rest = MetricPoint.objects.filter(**selection, id__gt=newest, step__gte=first, step__lte=last)
-    rows = list(rest.values_list("id", *_COLUMNS))
+    rows = [
+        row
+        for row in _unpacked(operation_id, newest)
+        if (not names or row[1] in names) and attempt in (None, row[2]) and first <= row[4] <= last
+    ]
     for key, unpacked in _arrays(row[1:] for row in rows).items():
         curves.setdefault(key, LongCurve(key)).arrays.append(unpacked)
     for row in rows:
         curve = curves[Key(*row[1:4])]
         curve.last_id = max(curve.last_id, row[0])
     return [each for each in curves.values() if each.packs or each.arrays]
+
+
+def _unpacked(operation_id: str, newest: int) -> Iterator[tuple[Any, ...]]:
+    """Yield id and columns of the points that are not packed."""
+    points = MetricPoint.objects.values_list("id", *_COLUMNS)
+    num_rows = AT_ONCE
+    while num_rows == AT_ONCE:
+        page = list(oldest_first(points, newest, operation_id=operation_id)[:AT_ONCE])
+        yield from page
+        num_rows, newest = len(page), page[-1][0] if page else newest
 
 
 def read(

@@ -2,6 +2,7 @@
 
 from django.db.models import Count, Max
 
+from apps.operations.id_order import oldest_first
 from apps.operations.models import MetricPoint, Operation, PackedPoints
 
 PAGE = 500
@@ -32,6 +33,6 @@ def _with_many(ids: list[str]) -> list[str]:
     )
     counts = dict(points.order_by().values_list("operation_id").annotate(Count("id")))
     for operation_id, last_id in newest.items():
-        unpacked = MetricPoint.objects.filter(operation_id=operation_id, id__gt=last_id)
+        unpacked = oldest_first(MetricPoint.objects.all(), last_id, operation_id=operation_id)
         counts[operation_id] = unpacked.count()
     return [each for each, num in counts.items() if num >= PackedPoints.MAX_UNPACKED]

@@ -18,6 +18,7 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from apps.operations.errors import NotAllowed
+from apps.operations.id_order import oldest_first
 from apps.operations.ids import new_id
 from apps.operations.lifecycle import State
 from apps.operations.models import MetricPoint, Operation, Tag
@@ -231,7 +232,7 @@ def _finish(operation: Operation, counts: _Counts, found: Extremes, ended: datet
 
 def _remove(operation: Operation) -> None:
     """Delete an operation whose points are not complete, in short transactions."""
-    points = MetricPoint.objects.filter(operation_id=operation.pk).order_by("id")
+    points = oldest_first(MetricPoint.objects.all(), operation_id=operation.pk)
     while ids := list(points.values_list("pk", flat=True)[:AT_ONCE]):
         MetricPoint.objects.filter(operation_id=operation.pk, pk__lte=ids[-1]).delete()
     operation.row.delete()
