@@ -42,6 +42,11 @@ class BulkAction:
         self.allowed_permissions = [self.may]
 
     @property
+    def dismissal(self) -> str:
+        """The button that does nothing."""
+        return "Don't cancel" if self.verb == "Cancel" else "Cancel"
+
+    @property
     def variant(self) -> str:
         """Return the look of the button, as unfold names it."""
         return "danger" if self.is_dangerous else "primary"

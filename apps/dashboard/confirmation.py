@@ -24,6 +24,8 @@ VERBS = {
     "delete": "Delete",
     "archive": "Archive",
     "acknowledge": "Acknowledge",
+    "favourite": "Mark",
+    "edit": "Edit",
 }
 MOST_AT_A_CLICK = 10  # of more, their number is entered before anything is stopped or deleted
 CHANGED = "files of its recipe were changed on this server"
@@ -50,8 +52,15 @@ class Confirmation:
         return VERBS[self.action]
 
     @property
+    def dismissal(self) -> str:
+        """The button that does nothing."""
+        if not self.ids:
+            return "Close"
+        return "Don't cancel" if self.action == "cancel" else "Cancel"
+
+    @property
     def is_dangerous(self) -> bool:
-        return self.action not in ("resume", *bulk.EDITS)
+        return self.action not in ("resume", "edit", *bulk.EDITS)
 
     @property
     def number_is_entered(self) -> bool:
@@ -125,8 +134,8 @@ def _cancel(operation: Operation, healthy: Sequence[Checkpoint]) -> SafeString |
         return f"No worker is running it, so it stops immediately{saved}."
     limit = operation.config.get("limits", {}).get("cancel_timeout_seconds", 60)
     return (
-        "It saves a checkpoint at its next safe point, then stops; you can resume it later. "
-        f"If it has not stopped after {duration(limit)}, it is killed."
+        "It will save a checkpoint and stop; you can resume it later. "
+        f"If it has not stopped after {duration(limit)}, it will be killed."
     )
 
 
@@ -152,6 +161,14 @@ def _archived(_: object, healthy: Sequence[Checkpoint] = ()) -> str:
 
 def _acknowledged(_: object, healthy: Sequence[Checkpoint] = ()) -> str:
     return "An acknowledged operation needs no attention until it is resumed or has a new reason."
+
+
+def _marked(_: object, healthy: Sequence[Checkpoint] = ()) -> str:
+    return "Favourites have a star; the query is:favourite finds them."
+
+
+def _edited(_: object, healthy: Sequence[Checkpoint] = ()) -> str:
+    return "Change tags and project; what is left empty stays as it is."
 
 
 def _delete(operation: Operation, healthy: Sequence[Checkpoint]) -> SafeString | str:
@@ -214,6 +231,8 @@ ONE: dict[str, Callable[[Operation, Sequence[Checkpoint]], SafeString | str]] = 
     "delete": _delete,
     "archive": _archived,
     "acknowledge": _acknowledged,
+    "favourite": _marked,
+    "edit": _edited,
 }
 MANY: dict[str, Callable[[Sequence[Operation]], str]] = {
     "cancel": _many_cancelled,
@@ -222,4 +241,6 @@ MANY: dict[str, Callable[[Sequence[Operation]], str]] = {
     "delete": _freed,
     "archive": _archived,
     "acknowledge": _acknowledged,
+    "favourite": _marked,
+    "edit": _edited,
 }

@@ -31,6 +31,7 @@ FIELDS = (
     "stop_requested", "stop_requested_at", "lease_expires_at",
     "place", "unit", "step", "total_steps", "steps_per_second", "metrics",
     "created_at", "started_at", "finished_at", "self_check", "concerns", "acknowledged_at",
+    "is_favourite",
 )  # fmt: skip
 ADDED = "column_"  # and a number: names of additional columns in a query
 TIMES = re.compile(r"(<time [^>]*>)[^<]*")
@@ -61,6 +62,7 @@ class ListColumns(AccessRow, NeedRow):
     self_check: str
     concerns: str
     acknowledged_at: datetime | None
+    is_favourite: bool
     monitor: str | None
     error_message: str | None
 

@@ -27,8 +27,8 @@ class RuleForm(forms.ModelForm):  # type: ignore[type-arg] # no generic class at
         model = Rule
         fields = (
             "name", "channel", "target", "on_failed", "on_cancelled", "on_completed",
-            "on_attention", "kind", "owner", "reason", "tag", "condition", "metric", "mode",
-            "points", "digest_hour", "is_active",
+            "on_attention", "kind", "owner", "reason", "tag", "project", "condition", "metric",
+            "mode", "points", "digest_hour", "is_active",
         )  # fmt: skip
         labels: ClassVar[dict[str, str]] = {
             "on_failed": "Operation failed",

@@ -40,6 +40,7 @@ urlpatterns = [
     path("operations/<str:operation_id>/", operation.operation, name="operation"),
     path("operations/<str:operation_id>/recover", actions.recover, name="recover"),
     path("operations/<str:operation_id>/edit", editing.edited, name="operation-edit"),
+    path("operations/<str:operation_id>/favourite", editing.marked, name="operation-favourite"),
     path("operations/<str:operation_id>/live", operation.live, name="operation-live"),
     path("operations/<str:operation_id>/points", operation.window, name="operation-points"),
     path(

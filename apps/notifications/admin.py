@@ -35,7 +35,7 @@ class RuleAdmin(ReadOnlyAdmin):
             {"fields": (("on_failed", "on_cancelled", "on_completed", "on_attention"),)},
         ),
         ("Alert on a metric", {"fields": ("condition", "metric", "mode", "points")}),
-        ("Only operations of", {"fields": (("kind", "owner", "reason", "tag"),)}),
+        ("Only operations of", {"fields": (("kind", "owner", "reason", "tag", "project"),)}),
         ("Digest", {"fields": ("digest_hour",)}),
     )
     signature = ("Signature", {"fields": ("user", "secret", "created_at")})

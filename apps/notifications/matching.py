@@ -29,6 +29,7 @@ def covering(rules: Iterable[Rule], operation: Operation, what: str = "") -> Ite
             rule.kind in ("", operation.kind)
             and rule.owner in ("", owner)
             and rule.reason in ("", operation.reason, what)
+            and rule.project in ("", operation.project)
             and (not rule.tag or rule.tag in tags)
         )
         if is_wanted and not why_off(rule) and _may_see(rule, operation):

@@ -57,6 +57,9 @@ class Rule(models.Model):
         help_text="Reason of the end or for attention. Empty: any.",
     )
     tag = models.CharField(max_length=64, blank=True, help_text="Empty: with or without tags.")
+    project = models.CharField(
+        max_length=64, blank=True, db_default="", help_text="Empty: of any project, or of none."
+    )
     condition = models.CharField(
         max_length=17, choices=Condition.choices, blank=True, help_text="Condition of an alert."
     )

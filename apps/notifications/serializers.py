@@ -7,7 +7,7 @@ from trainops.http.serializers import StrictSerializer
 
 WRITABLE = [
     "name", "channel", "target", "on_failed", "on_cancelled", "on_completed", "on_attention",
-    "kind", "owner", "reason", "tag", "condition",
+    "kind", "owner", "reason", "tag", "project", "condition",
     "metric", "mode", "points", "digest_hour", "is_active",
 ]  # fmt: skip
 

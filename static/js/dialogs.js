@@ -34,7 +34,7 @@ function showModal() {
 function ask(form) {
   const question = document.createElement("div");
   question.innerHTML = `<h2 class="dialog-title" id="dialog-title"></h2><p class="dialog-text"></p>
-    <div class="dialog-buttons"><button type="button" class="btn" data-close>Keep as it is</button>
+    <div class="dialog-buttons"><button type="button" class="btn" data-close></button>
     <button type="button" class="btn btn-danger" data-testid="confirm-yes"></button></div>`;
   const { ask: text, askTitle: title, askVerb: verb } = form.dataset;
   const yes = question.querySelector(".btn-danger");
@@ -42,6 +42,7 @@ function ask(form) {
   question.querySelector("h2").textContent = title;
   question.querySelector("p").textContent = text;
   yes.textContent = verb;
+  question.querySelector("[data-close]").textContent = verb.startsWith("Cancel") ? "Don't cancel" : "Cancel";
   const fields = form.querySelector("template"); // what is chosen in the question
   if (fields) question.querySelector("p").after(fields.content.cloneNode(true));
   yes.addEventListener("click", () => {

@@ -7,12 +7,12 @@ import { followCounts } from "./menu.js";
 import { refresh } from "./refresh.js";
 import { adopt } from "./toasts.js";
 
-const THEMES = { auto: "follows the system", light: "light", dark: "dark" };
+const THEMES = { auto: "follows the system", light: "is light", dark: "is dark" };
 
 function showTheme(button) {
   const theme = window.trainopsTheme.chosen();
   button.textContent = `Theme: ${theme}`;
-  button.setAttribute("aria-label", `Theme: ${THEMES[theme]}`);
+  button.title = `The theme ${THEMES[theme]}`;
 }
 
 const button = document.getElementById("theme");

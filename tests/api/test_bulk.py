@@ -94,7 +94,7 @@ def test_a_query_affects_the_latest_operations_up_to_the_limit(operator, monkeyp
     assert states(older) == ["PENDING"]
 
 
-@pytest.mark.parametrize("action", ["kill", "resume", "delete", "acknowledge"])
+@pytest.mark.parametrize("action", ["kill", "resume", "delete", "acknowledge", "favourite"])
 def test_every_action_does_what_the_endpoint_of_one_operation_does(operator, action):
     state = State.RUNNING if action == "kill" else State.FAILED
     operation = making.operation(operator.user, state)
@@ -111,6 +111,31 @@ def test_every_action_does_what_the_endpoint_of_one_operation_does(operator, act
             assert row is None and answer["outcomes"][0]["freed_bytes"] == size
         case "acknowledge":
             assert row.acknowledged_at is not None
+        case "favourite":
+            assert row.is_favourite
+
+
+def test_tags_and_projects_of_several_are_edited(operator, viewer):
+    one, two = (making.operation(operator.user, tags=["night", "old"]) for _ in range(2))
+    theirs = making.operation(viewer.user)
+    change = {"tags": ["new", "night"], "untags": ["old", "absent"], "project": "lungs"}
+    answer = asked(operator, "edit", one, two, theirs, **change)
+    assert [each["outcome"] for each in answer["outcomes"]] == ["done", "done", "refused"]
+    for each in (one, two):
+        each.refresh_from_db()
+        tags = sorted(each.tags.values_list("name", flat=True))
+        assert (tags, each.project) == (["new", "night"], "lungs")
+    asked(operator, "edit", one, project="")
+    one.refresh_from_db()
+    assert one.project == "" and one.tags.count() == 2
+
+
+def test_too_many_tags_are_refused_for_that_operation(operator):
+    full = making.operation(operator.user, tags=[f"t{number}" for number in range(20)])
+    other = making.operation(operator.user)
+    answer = asked(operator, "edit", full, other, tags=["more"])
+    assert [each["outcome"] for each in answer["outcomes"]] == ["refused", "done"]
+    assert "at most 20 tags" in answer["outcomes"][0]["message"]
 
 
 @pytest.mark.parametrize(
@@ -122,6 +147,8 @@ def test_every_action_does_what_the_endpoint_of_one_operation_does(operator, act
         ({"action": "cancel", "ids": []}, "ids", "at least 1"),
         ({"action": "cancel", "ids": ["x"] * 501}, "ids", "no more than 500"),
         ({"action": "cancel", "q": " "}, "q", "blank"),
+        ({"action": "edit", "ids": ["a"]}, "action", "allowed: `tags`, `untags` or `project`"),
+        ({"action": "edit", "ids": ["a"], "tags": ["x" * 65]}, "tags.0", "64 characters"),
     ],
 )
 def test_bad_requests_name_the_field_and_what_is_allowed(operator, body, field, problem):

@@ -126,7 +126,7 @@ def test_a_dialog_that_is_closed_does_nothing(open_page, ana):
         if close:
             page.keyboard.press(close)
         else:
-            page.get_by_text("Keep as it is").click()
+            page.get_by_text("Don't cancel").click()
         expect(page.locator("dialog[open]")).to_have_count(0)
     assert Operation.objects.get(pk=operation.pk).state == "PENDING"
 
@@ -261,6 +261,41 @@ def test_everything_that_matches_is_acknowledged(open_page, ana):
     page.get_by_test_id("confirm-acknowledge").click()
     expect(page.get_by_text("Acknowledged 52 operations.")).to_be_visible()
     assert not Operation.objects.filter(acknowledged_at=None).exists()
+
+
+def test_several_get_a_tag_and_a_project(open_page, ana):
+    several = [making.operation(ana, "FAILED", tags=["old"]) for _ in range(3)]
+    page = open_page()
+    page.locator("#select-all").check()
+    page.get_by_test_id("bulk-edit").click()
+    page.get_by_test_id("bulk-tags").fill("night, lungs")
+    page.get_by_test_id("bulk-untags").fill("old")
+    page.get_by_test_id("bulk-project").fill("trial 7")
+    page.get_by_test_id("confirm-edit").click()
+    expect(page.get_by_text("Edited 3 operations.")).to_be_visible()
+    expect(page.locator("tbody tr .tag").filter(has_text="night")).to_have_count(3)
+    for each in several:
+        each.refresh_from_db()
+        tags = sorted(each.tags.values_list("name", flat=True))
+        assert (tags, each.project) == (["lungs", "night"], "trial 7")
+
+
+def test_a_favourite_has_a_star(open_page, ana):
+    operation = making.operation(ana, "COMPLETED")
+    page = open_page(operation.get_absolute_url())
+    star = page.get_by_test_id("favourite")
+    for is_pressed in ("true", "false", "true"):
+        star.click()
+        expect(star).to_have_attribute("aria-pressed", is_pressed)
+    page.goto("/?q=is:favourite")
+    expect(page.locator("tbody tr").get_by_role("img", name="favourite")).to_be_visible()
+
+
+def test_names_of_columns_are_completed(open_page, ana):
+    making.operation(ana, "COMPLETED", metrics={"val_loss": 0.5})
+    page = open_page()
+    page.get_by_test_id("columns").fill("val_l")
+    expect(page.locator("#column-names option")).to_have_attribute("value", "val_loss")
 
 
 def test_a_query_is_completed_and_saved_as_a_view(open_page, ana):

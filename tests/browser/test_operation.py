@@ -169,7 +169,7 @@ def test_the_theme_follows_is_switched_and_remembered(open_page, running):
 def test_cancel_asks_then_says_what_happens(open_page, running):
     page = open_page(path(running))
     page.get_by_test_id("cancel").click()
-    expect(page.get_by_test_id("confirm-text")).to_contain_text("saves a checkpoint")
+    expect(page.get_by_test_id("confirm-text")).to_contain_text("will save a checkpoint")
     page.get_by_test_id("confirm-cancel").click()
     expect(page.get_by_test_id("toast")).to_contain_text("saving a checkpoint first")
     expect(page.get_by_test_id("explanation")).to_contain_text("ana requested a cancel")

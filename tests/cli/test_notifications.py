@@ -10,12 +10,12 @@ TARGET = "https://hooks.example.org/ana"
 
 
 def test_a_rule_is_added_listed_tested_and_deleted(cli):
-    ran = cli("notifications", "add", TARGET, "--on", "failed", "--on", "completed", "--tag", "a")
+    ran = cli("notifications", "add", TARGET, "--on", "failed", "--on", "completed", "--tag", "a",
+              "--project", "lungs")  # fmt: skip
     rule = Rule.objects.get()
     assert ran.stdout.strip() == str(rule.pk) and rule.secret in ran.stderr
-    assert (rule.on_failed, rule.on_completed, rule.on_cancelled, rule.tag, rule.owner) == (
-        True, True, False, "a", "ana",
-    )  # fmt: skip
+    assert (rule.on_failed, rule.on_completed, rule.on_cancelled) == (True, True, False)
+    assert (rule.tag, rule.project, rule.owner) == ("a", "lungs", "ana")
     assert "failed, completed" in cli("notifications", "ls").stdout
     assert cli("notifications", "test", rule.pk).exit_code == ExitCode.OK
     (row,) = cli("notifications", "deliveries", "-o", "json").json

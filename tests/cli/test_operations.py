@@ -6,7 +6,7 @@ import pytest
 from django.utils import timezone
 
 from apps.operations.lifecycle import State
-from apps.operations.models import Attempt, LogChunk, Operation
+from apps.operations.models import Attempt, LogChunk, Operation, Tag
 from apps.workers import registry
 from tests.api.saved import CHANGED, CHANGED_FILE, saved
 from tests.operations.rows import in_state, submitted
@@ -157,6 +157,22 @@ def test_ls_and_show_say_why_an_operation_needs_attention_and_a_note_acknowledge
     other.refresh_from_db()
     assert other.acknowledgement == "known"
     assert cli("ls", "--attention").stdout == ""
+
+
+def test_bulk_edits_tags_and_project(cli, ana):
+    one, other = submitted(ana), submitted(ana)
+    Tag.objects.create(operation=one, name="night")
+    command = "bulk", "edit", "tag:night", "--tag", "a", "--untag", "night", "--project", "lungs"
+    assert cli(*command, "--dry-run").exit_code == 0
+    one.refresh_from_db()
+    assert one.project == ""
+    ran = cli(*command, "--yes")
+    assert ran.exit_code == 0, ran.stderr
+    one.refresh_from_db()
+    other.refresh_from_db()
+    assert [tag.name for tag in one.tags.all()] == ["a"]
+    assert (one.project, other.project) == ("lungs", "")
+    assert cli("bulk", "edit", "tag:a", "--yes").exit_code == 2
 
 
 def test_ls_takes_a_query(cli, ana):

@@ -65,6 +65,7 @@ def test_an_alert_is_raised_once_until_it_ends(operation):
 def test_an_operation_that_the_rule_does_not_cover_raises_no_alert(operation):
     rule(kind="rl")
     rule(tag="nightly")
+    rule(project="lungs")
     rule(owner="ben")
     rule(is_active=False)
     points(operation, [1.0] * 9)

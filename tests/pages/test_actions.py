@@ -48,7 +48,7 @@ class TestAsking:
 
     def test_a_cancel_says_that_it_saves(self, fetch, ana):
         text = asked(fetch, "cancel", making.operation(ana, "RUNNING"))
-        assert "saves a checkpoint at its next safe point" in text
+        assert "It will save a checkpoint and stop" in text
         assert "<html" not in text
 
     def test_without_scripts_the_question_is_a_page(self, page, ana):
@@ -340,13 +340,29 @@ class TestEverythingThatMatches:
 
 
 @pytest.mark.parametrize(
-    ("action", "said", "field"),
-    [("archive", "Archived", "archived_at"), ("acknowledge", "Acknowledged", "acknowledged_at")],
+    ("action", "said", "unmarked"),
+    [
+        ("archive", "Archived", {"archived_at": None}),
+        ("acknowledge", "Acknowledged", {"acknowledged_at": None}),
+        ("favourite", "Marked", {"is_favourite": False}),
+    ],
 )
-def test_marks_are_set_on_several_at_once(fetch, ana, ben, action, said, field):
+def test_marks_are_set_on_several_at_once(fetch, ana, ben, action, said, unmarked):
     mine = [making.operation(ana, "FAILED", name=f"n{number}") for number in range(2)]
     theirs = making.operation(ben, "FAILED", name="theirs")
     answer = do(fetch, action, *mine, theirs).json()
     assert answer["message"] == f"{said} 2 operations." and "theirs" in answer["details"][0]
-    marked = Operation.objects.exclude(**{field: None})
-    assert set(marked) == set(mine)
+    assert set(Operation.objects.exclude(**unmarked)) == set(mine)
+
+
+def test_tags_and_projects_of_several_are_edited(fetch, ana):
+    mine = [making.operation(ana, "FAILED", name=f"n{number}", tags=["old"]) for number in range(2)]
+    question = asked(fetch, "edit", *mine)
+    assert 'name="untags"' in question and "what is left empty stays as it is" in question
+    do(fetch, "edit", *mine, tags="new, night ,", untags="old", project="lungs")
+    do(fetch, "edit", mine[1], no_project="1", project="ignored")
+    found = [
+        (sorted(each.tags.values_list("name", flat=True)), each.project)
+        for each in Operation.objects.order_by("name")
+    ]
+    assert found == [(["new", "night"], "lungs"), (["new", "night"], "")]

@@ -21,6 +21,19 @@ def test_the_form_shows_and_stores_what_is_written(page, ana):
     assert Operation.objects.get(pk=made.pk).archived_at is None
 
 
+def test_a_favourite_is_marked_by_its_button(page, ana, ben):
+    made, other = making.operation(ana), making.operation(ben)
+    assert page.post(f"/operations/{made.pk}/favourite", {"is_favourite": "1"}).status_code == 302
+    assert Operation.objects.get(pk=made.pk).is_favourite
+    assert 'aria-label="favourite"' in page.get("/").content.decode()
+    page.post(f"/operations/{made.pk}/favourite", {"is_favourite": "0"})
+    assert not Operation.objects.get(pk=made.pk).is_favourite
+    page.post(f"/operations/{other.pk}/favourite", {"is_favourite": "1"})
+    assert not Operation.objects.get(pk=other.pk).is_favourite
+    assert page.post("/operations/op_none/favourite").status_code == 404
+    assert page.get(f"/operations/{made.pk}/favourite").status_code == 405
+
+
 def test_the_link_of_a_tag_finds_its_operations(page, ana):
     made = making.operation(ana, tags=["two words"])
     link = "/?q=tag:%22two%20words%22"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from apps.operations.search.completion import MAX_COMPLETIONS, completions
+from apps.operations.search.completion import MAX_COMPLETIONS, column_completions, completions
 from tests.pages import making
 
 
@@ -40,8 +40,17 @@ def test_names_of_metrics_and_config_fields_are_offered(ana):
     assert len(completions("e")) <= MAX_COMPLETIONS
 
 
+def test_names_of_columns_are_completed(ana):
+    assert {"val_loss", "val_f1"} <= set(column_completions("val_"))
+    assert column_completions("val_loss epo")[0].startswith("val_loss epo")
+    assert "val_loss" not in column_completions("val_loss")
+    assert all(not each.endswith(":") for each in column_completions(""))
+
+
 def test_the_page_asks_for_them(ana, client):
     client.force_login(ana)
+    found = client.get("/operations/completions", {"columns": "val_lo"}).json()
+    assert found == {"completions": ["val_loss"]}
     found = client.get("/operations/completions", {"q": "tag:n"}).json()
     assert found == {"completions": ["tag:night"]}
     assert 'list="completions"' in client.get("/").content.decode()

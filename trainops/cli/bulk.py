@@ -21,6 +21,8 @@ class BulkAction(StrEnum):
     DELETE = "delete"
     ARCHIVE = "archive"
     ACKNOWLEDGE = "acknowledge"
+    FAVOURITE = "favourite"
+    EDIT = "edit"
 
 
 def register(app: typer.Typer) -> None:
@@ -30,7 +32,7 @@ def register(app: typer.Typer) -> None:
 
 def bulk(
     session: Session,
-    action: Annotated[BulkAction, typer.Argument(help="BulkAction on each operation.")],
+    action: Annotated[BulkAction, typer.Argument(help="Action on each operation.")],
     query: Annotated[
         list[str],
         typer.Argument(
@@ -44,6 +46,17 @@ def bulk(
     because: Annotated[
         str, typer.Option(help="Note on what is acknowledged (acknowledge only).")
     ] = "",
+    tag: Annotated[
+        list[str], typer.Option(help="Tag to add; may be repeated (edit only).", show_default=False)
+    ] = [],  # noqa: B006 - typer copies it
+    untag: Annotated[
+        list[str],
+        typer.Option(help="Tag to remove; may be repeated (edit only).", show_default=False),
+    ] = [],  # noqa: B006
+    project: Annotated[
+        str | None,
+        typer.Option(help="New project; '' removes it (edit only).", show_default=False),
+    ] = None,
     accept_inexact: resuming.AcceptInexact = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation.")] = False,
 ) -> None:
@@ -51,7 +64,10 @@ def bulk(
 
     Example: trainops bulk resume 'state:failed tag:night' --dry-run
     """
-    body = {"action": action.value, "q": " ".join(query), "dry_run": True}
+    options = {"note": because, "accept_inexact": accept_inexact, "tags": tag, "untags": untag}
+    given = {name: value for name, value in options.items() if value}
+    given |= {} if project is None else {"project": project}
+    body = {"action": action.value, "q": " ".join(query), "dry_run": True, **given}
     preview: BulkOutcomes = session.api.post("operations/bulk", body)
     if dry_run:
         _say(session, preview)
@@ -62,8 +78,6 @@ def bulk(
             _say(session, preview)
         raise Problem(f"No operation that matches can be changed by {action}.", ExitCode.CONFLICT)
     confirm(session, _question(action, len(ids), preview), yes)
-    options = {"note": because, "accept_inexact": accept_inexact}
-    given = {name: value for name, value in options.items() if value}
     chosen = {"action": action.value, "ids": ids, **given}
     answer: BulkOutcomes = session.api.post("operations/bulk", chosen)
     _say(session, answer)

@@ -105,6 +105,7 @@ def add(
     owner: Annotated[str, typer.Option(help="Only operations of this user (admins only).")] = "",
     reason: Annotated[str, typer.Option(help="Only ends with this reason.")] = "",
     tag: Annotated[str, typer.Option(help="Only operations with this tag.")] = "",
+    project: Annotated[str, typer.Option(help="Only operations of this project.")] = "",
     alert: Annotated[
         Condition | None, typer.Option(help="Condition of an alert.", show_default=False)
     ] = None,
@@ -124,7 +125,8 @@ def add(
     Example: trainops notifications add https://hooks.example.org/x --on failed --tag night
     """
     body: JsonObject = {
-        "name": (name or target)[:64], "target": target, "kind": kind, "reason": reason, "tag": tag,
+        "name": (name or target)[:64], "target": target,
+        "kind": kind, "reason": reason, "tag": tag, "project": project,
         "channel": "webhook" if "://" in target else "mail",
         "condition": alert.value if alert else "", "metric": metric, "mode": mode.value,
         "points": points, "digest_hour": digest_hour,

@@ -170,7 +170,7 @@ def ls(
         session.out.note("No studies.")
         return
     session.out.table(
-        ["ID", "NAME", "OPERATIONS", "PROGRESS", "JUDGED BY", "OWNER", "CREATED"],
+        ["ID", "NAME", "OPERATIONS", "PROGRESS", "OBJECTIVE", "OWNER", "CREATED"],
         (
             [
                 looks.cell(row["id"]),
@@ -206,7 +206,7 @@ def show(session: Session, reference: Id) -> None:
             ("name", study["name"]),
             ("operations", f"{_counts(study)} of {study['num_planned']}"),
             ("progress", f"{study['percent']:.0f} %"),
-            ("judged by", f"{study['metric']}, {study['mode']}"),
+            ("objective", f"{study['metric']}, {study['mode']}"),
             ("best", best and f"{looks.number(best['value'])}  {_values(best['values'])}"),
             ("front", ", ".join(study.get("front", [])) or None),
             ("left out", len(study["left_out"]) or None),
@@ -251,11 +251,11 @@ def _say_fold(session: Session, fold: Fold) -> None:
     if fold["values"] is None:
         chosen = "not selected yet"
     else:
-        before, after = (
+        inside, outside = (
             "—" if value is None else looks.number(value)
             for value in (fold["in_sample"], fold["out_of_sample"])
         )
-        chosen = f"{_values(fold['values'])}: {before} before, {after} after"
+        chosen = f"{_values(fold['values'])}: {inside} in sample, {outside} out of sample"
     session.out.text(f"fold {fold['number']}, {fold['split']} to {fold['end']}: {chosen}")
 
 

@@ -45,15 +45,22 @@ def act(request: HttpRequest, action: str) -> HttpResponse:
     if action not in bulk.ACTIONS:
         raise Http404
     operations = bulk.fetch(request.POST.getlist("id"))
-    options = bulk.ResumeOptions(
+    options = bulk.BulkOptions(
         checkpoint_id=request.POST.get("checkpoint", ""),
         accept_inexact=bool(request.POST.get("accept_inexact")),
         note=request.POST.get("note", ""),
+        tags=_listed(request.POST.get("tags", "")),
+        untags=_listed(request.POST.get("untags", "")),
+        project="" if request.POST.get("no_project") else request.POST.get("project") or None,
     )
     outcomes = bulk.carry_out(action, operations, user_of(request), options)
     done = [_said(each) for each in outcomes if not each.is_refused]
     refused = [f"{each.name}: {each.message}" for each in outcomes if each.is_refused]
     return _tell(request, action, operations, done, refused)
+
+
+def _listed(tags: str) -> list[str]:
+    return [tag for each in tags.split(",") if (tag := each.strip())]
 
 
 def _said(outcome: bulk.BulkResult) -> str:
@@ -169,6 +176,8 @@ DONE: Mapping[str, Callable[[int], str]] = {
     "delete": lambda n: f"Deleted {plural(n, 'operation')}.",
     "archive": lambda n: f"Archived {plural(n, 'operation')}.",
     "acknowledge": lambda n: f"Acknowledged {plural(n, 'operation')}.",
+    "favourite": lambda n: f"Marked {plural(n, 'operation')}.",
+    "edit": lambda n: f"Edited {plural(n, 'operation')}.",
 }
 ON_CHECKPOINT: Mapping[str, Callable[[Checkpoint, HttpRequest], tuple[str, str]]] = {
     "pin": _pin,

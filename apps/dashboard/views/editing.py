@@ -2,6 +2,7 @@
 
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
+from django.views.decorators.http import require_POST
 
 from apps.dashboard.permissions import is_fetch, needs, user_of
 from apps.dashboard.responses import refuse, say
@@ -31,6 +32,29 @@ def edited(request: HttpRequest, operation_id: str) -> HttpResponse:
     except DomainError as refusal:
         return refuse(request, refusal, to=f"/operations/{operation_id}/")
     return _store(request, operation) if request.method == "POST" else _form(request, operation)
+
+
+@needs(Role.OPERATOR)
+@require_POST
+def marked(request: HttpRequest, operation_id: str) -> HttpResponse:
+    """Mark an operation as a favourite (`is_favourite=1`), or remove the mark (`0`)."""
+    wanted = request.POST.get("is_favourite") == "1"
+    try:
+        operation = services.get(operation_id)
+        access.require(operation, request.user, "edit")
+        changes: Changes = {"is_favourite": wanted}
+        if wanted != operation.is_favourite:
+            edit(operation_id=operation.pk, actor=user_of(request), changes=changes)
+    except OperationNotFound as refusal:
+        raise Http404(refusal.message) from None
+    except DomainError as refusal:
+        return refuse(request, refusal, to=f"/operations/{operation_id}/")
+    message = (
+        f"Added “{operation.name}” to favourites."
+        if wanted
+        else (f"Removed “{operation.name}” from favourites.")
+    )
+    return say(request, message, to=operation.get_absolute_url())
 
 
 def _form(request: HttpRequest, operation: Operation) -> HttpResponse:

@@ -16,7 +16,7 @@ from apps.operations.models import Operation, SavedView
 from apps.operations.requests import access
 from apps.operations.requests.access import Person
 from apps.operations.search import views
-from apps.operations.search.completion import completions
+from apps.operations.search.completion import column_completions, completions
 from apps.operations.search.language import MAX_LENGTH
 from apps.operations.search.sorting import ordering
 from trainops.kind import KINDS
@@ -131,9 +131,12 @@ def live(request: HttpRequest) -> JsonResponse:
 
 @needs()
 def completed(request: HttpRequest) -> JsonResponse:
-    """Return queries that complete the last word of `q`."""
-    query = request.GET.get("q", "")[:MAX_LENGTH].replace("\0", "")
-    return JsonResponse({"completions": completions(query)})
+    """Return queries that complete the last word of `q`, or names that complete `columns`."""
+    is_columns = "columns" in request.GET
+    text = request.GET.get("columns" if is_columns else "q", "")[:MAX_LENGTH].replace("\0", "")
+    return JsonResponse(
+        {"completions": column_completions(text) if is_columns else completions(text)}
+    )
 
 
 def _pairs(text: str) -> list[tuple[str, str]]:

@@ -13,12 +13,24 @@ from apps.operations.filters import narrowed
 from apps.operations.models import Operation
 from apps.operations.requests import bulk
 from apps.operations.requests.editing import MAX_ACKNOWLEDGEMENT
+from apps.operations.requests.projects import MAX_PROJECT
+from apps.operations.requests.submission import MAX_TAG_LENGTH, MAX_TAGS
 from apps.operations.search.language import MAX_LENGTH
 from trainops.http.asking import body_of, person
 from trainops.http.serializers import StrictSerializer
 
 ONE_OF = "allowed: either `ids` or `q`"
 OUTCOMES = ("done", "allowed", "refused")
+
+
+def _tags(help_text: str) -> serializers.ListField:
+    return serializers.ListField(
+        child=serializers.CharField(max_length=MAX_TAG_LENGTH),
+        required=False,
+        default=list,
+        max_length=MAX_TAGS,
+        help_text=help_text,
+    )
 
 
 class BulkRequestSerializer(StrictSerializer):
@@ -54,11 +66,23 @@ class BulkRequestSerializer(StrictSerializer):
         max_length=MAX_ACKNOWLEDGEMENT,
         help_text="Note on what is acknowledged (`acknowledge` only).",
     )
+    tags = _tags(help_text="Tags to add (`edit` only).")
+    untags = _tags(help_text="Tags to remove (`edit` only).")
+    project = serializers.CharField(
+        required=False,
+        allow_blank=True,
+        max_length=MAX_PROJECT,
+        help_text="New project, empty for none (`edit` only). By default it is unchanged.",
+    )
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         if ("ids" in attrs) == ("q" in attrs):
             given = "both" if "ids" in attrs else "none"
             raise serializers.ValidationError({"ids": f"got {given}; {ONE_OF}"})
+        has_change = bool(attrs["tags"] or attrs["untags"] or "project" in attrs)
+        if attrs["action"] == "edit" and not has_change:
+            problem = "got no change; allowed: `tags`, `untags` or `project`"
+            raise serializers.ValidationError({"action": problem})
         return attrs
 
 
@@ -90,7 +114,7 @@ class BulkView(APIView):
         operation_id="operations_bulk", request=BulkRequestSerializer, responses=BulkSerializer
     )
     def post(self, request: Request) -> Response:
-        """Cancel, kill, resume, delete, archive or acknowledge up to 500 operations.
+        """Cancel, kill, resume, delete, edit or mark up to 500 operations.
 
         Each operation has an outcome of its own; a refusal does not affect the others.
         """
@@ -101,8 +125,12 @@ class BulkView(APIView):
         if is_dry_run:
             outcomes = bulk.preview(action, operations, request.user)
         else:
-            options = bulk.ResumeOptions(
-                accept_inexact=wanted["accept_inexact"], note=wanted["note"]
+            options = bulk.BulkOptions(
+                accept_inexact=wanted["accept_inexact"],
+                note=wanted["note"],
+                tags=wanted["tags"],
+                untags=wanted["untags"],
+                project=wanted.get("project"),
             )
             outcomes = bulk.carry_out(action, operations, person(request), options)
         outcomes += bulk.missing(ids, operations)

@@ -11,6 +11,7 @@ from apps.operations.requests import access, deletion, editing, services
 from apps.operations.requests.access import Person
 from apps.operations.requests.editing import Changes
 from trainops.errors import DomainError
+from trainops.runtime.errors import ConfigError
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -19,16 +20,21 @@ MAX_OPERATIONS = 500
 EDITS: Mapping[str, Changes] = {
     "archive": {"archived": True},
     "acknowledge": {"acknowledged": True},
+    "favourite": {"is_favourite": True},
 }
+MARKED = {"archive": "Archived", "acknowledge": "Acknowledged", "favourite": "Marked"}
 
 
 @dataclass(frozen=True, slots=True)
-class ResumeOptions:
-    """How operations are resumed, and a note on what is acknowledged; other actions ignore it."""
+class BulkOptions:
+    """What further belongs to an action; other actions ignore it."""
 
-    checkpoint_id: str = ""  # "": the latest healthy one of each
-    accept_inexact: bool = False
-    note: str = ""  # of an acknowledgement
+    checkpoint_id: str = ""  # resume; "": the latest healthy one of each
+    accept_inexact: bool = False  # resume
+    note: str = ""  # acknowledge
+    tags: Sequence[str] = ()  # edit: to be added
+    untags: Sequence[str] = ()  # edit: to be removed
+    project: str | None = None  # edit; None: as it is, "": none
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +61,17 @@ def missing(ids: Iterable[str], operations: Iterable[Operation]) -> list[BulkRes
     """Return a refusal for each of the ids that is not among the operations."""
     known = {each.pk for each in operations}
     unknown = [each for each in dict.fromkeys(ids) if each not in known]
-    return [_refused(each, "", OperationNotFound(each)) for each in unknown]
+    errors = {each: OperationNotFound(each) for each in unknown}
+    return [
+        BulkResult(each, "", error.message, is_refused=True, code=error.code)
+        for each, error in errors.items()
+    ]
 
 
 def refusal(action: str, operation: Operation, user: Person) -> str:
     """Return why `user` cannot do this to the operation now; "" if they can."""
-    if action in EDITS and access.may_change(operation.owner_id, user):
-        return editing.refusal(operation, EDITS[action])
+    if action in (*EDITS, "edit") and access.may_change(operation.owner_id, user):
+        return editing.refusal(operation, EDITS.get(action, {}))
     return access.why_not(action, operation, user)
 
 
@@ -78,7 +88,7 @@ def carry_out(
     action: str,
     operations: Iterable[Operation],
     actor: "User",
-    options: ResumeOptions = ResumeOptions(),
+    options: BulkOptions = BulkOptions(),
 ) -> list[BulkResult]:
     """Do it to each of the operations; `action` is one of ACTIONS."""
     outcomes = []
@@ -87,31 +97,33 @@ def carry_out(
             access.require(operation, actor, action)
             outcomes.append(ACTIONS[action](operation, actor, options))
         except DomainError as error:
-            outcomes.append(_refused(operation.pk, operation.name, error))
+            outcomes.append(_refused(operation, error.message, error.code))
+        except ConfigError as error:
+            outcomes.append(_refused(operation, str(error), "VALIDATION_ERROR"))
     return outcomes
 
 
-def _refused(operation_id: str, name: str, error: DomainError) -> BulkResult:
-    return BulkResult(operation_id, name, error.message, is_refused=True, code=error.code)
+def _refused(operation: Operation, message: str, code: str) -> BulkResult:
+    return BulkResult(operation.pk, operation.name, message, is_refused=True, code=code)
 
 
 def _done(operation: Operation, message: str, freed_bytes: int = 0) -> BulkResult:
     return BulkResult(operation.pk, operation.name, message, freed_bytes=freed_bytes)
 
 
-def _cancel(operation: Operation, actor: "User", options: ResumeOptions) -> BulkResult:
+def _cancel(operation: Operation, actor: "User", options: BulkOptions) -> BulkResult:
     after = services.cancel(operation_id=operation.pk, actor=actor)
     if after.is_finished:
         return _done(operation, f"Cancelled “{operation.name}”.")
     return _done(operation, f"Cancelling “{operation.name}”: saving a checkpoint first.")
 
 
-def _kill(operation: Operation, actor: "User", options: ResumeOptions) -> BulkResult:
+def _kill(operation: Operation, actor: "User", options: BulkOptions) -> BulkResult:
     after = services.kill(operation_id=operation.pk, actor=actor)
     return _done(operation, f"{'Killed' if after.is_finished else 'Killing'} “{operation.name}”.")
 
 
-def _resume(operation: Operation, actor: "User", options: ResumeOptions) -> BulkResult:
+def _resume(operation: Operation, actor: "User", options: BulkOptions) -> BulkResult:
     resumption = services.resume(
         operation_id=operation.pk,
         actor=actor,
@@ -121,25 +133,35 @@ def _resume(operation: Operation, actor: "User", options: ResumeOptions) -> Bulk
     return _done(operation, f"{resumption.message}.")
 
 
-def _delete(operation: Operation, actor: "User", options: ResumeOptions) -> BulkResult:
+def _delete(operation: Operation, actor: "User", options: BulkOptions) -> BulkResult:
     freed = deletion.delete(operation_id=operation.pk, actor=actor)
     return _done(operation, f"Deleted “{operation.name}”.", freed.freed_bytes)
 
 
-def _edit(action: str, operation: Operation, actor: "User", options: ResumeOptions) -> BulkResult:
+def _edit(operation: Operation, actor: "User", options: BulkOptions) -> BulkResult:
+    tags = dict.fromkeys([*operation.tags.values_list("name", flat=True), *options.tags])
+    changes: Changes = {"tags": [each for each in tags if each not in options.untags]}
+    if options.project is not None:
+        changes["project"] = options.project
+    revision = operation.revision
+    editing.edit(operation_id=operation.pk, actor=actor, changes=changes, revision=revision)
+    return _done(operation, f"Edited “{operation.name}”.")
+
+
+def _mark(action: str, operation: Operation, actor: "User", options: BulkOptions) -> BulkResult:
     changes = EDITS[action].copy()
     if changes.get("acknowledged"):
         changes["acknowledgement"] = options.note
     editing.edit(operation_id=operation.pk, actor=actor, changes=changes)
-    return _done(operation, f"{action.capitalize().rstrip('e')}ed “{operation.name}”.")
+    return _done(operation, f"{MARKED[action]} “{operation.name}”.")
 
 
-_CarryOut: TypeAlias = Callable[[Operation, "User", ResumeOptions], BulkResult]
+_CarryOut: TypeAlias = Callable[[Operation, "User", BulkOptions], BulkResult]
 ACTIONS: Mapping[str, _CarryOut] = {
     "cancel": _cancel,
     "kill": _kill,
     "resume": _resume,
     "delete": _delete,
-    "archive": partial(_edit, "archive"),
-    "acknowledge": partial(_edit, "acknowledge"),
+    **{action: partial(_mark, action) for action in EDITS},
+    "edit": _edit,
 }

@@ -32,6 +32,15 @@ def completions(query: str) -> list[str]:
     return [before + sign + each for each in words if each != word][:MAX_COMPLETIONS]
 
 
+def column_completions(columns: str) -> list[str]:
+    """Return names of columns, separated by spaces, with each that completes the last one."""
+    before, _, word = columns.rpartition(" ")
+    start = f"{before} " if before else ""
+    return [start + each for each in _measured() if _begins(each, word) and each != word][
+        :MAX_COMPLETIONS
+    ]
+
+
 def _values(name: str, value: str) -> list[str]:
     """Return `name:` with each value that begins so; of several, the last is completed."""
     first, comma, last = value.rpartition(",")
@@ -60,10 +69,14 @@ def _stored(name: str, start: str) -> list[str]:
 
 def _names(word: str) -> list[str]:
     terms = [f"{name}:" for name in FIELDS]
+    return [each for each in (*terms, *_measured()) if _begins(each, word)]
+
+
+def _measured() -> list[str]:
+    """Return what can be compared or shown as a column: metrics, config fields, parameters."""
     measured = metrics()
     values = sorted({*measured, *COLUMNS, *config_fields(), *parameters()})
-    values += sorted(f"best({name})" for name in measured)
-    return [each for each in (*terms, *values) if _begins(each, word)]
+    return values + sorted(f"best({name})" for name in measured)
 
 
 def metrics() -> set[str]:
