@@ -54,8 +54,8 @@ def pack(operation_id: str, last_id: int = _NEVER) -> int:
     Called by one at a time: within the transaction of who owns the operation, or by `pack_all`.
     """
     newest = PackedPoints.newest_id(operation_id)
-    unpacked = oldest_first(MetricPoint.objects.all(), newest, last_id, operation_id=operation_id)
-    rows = list(unpacked.values_list("id", *_COLUMNS)[:AT_ONCE])
+    unpacked = MetricPoint.objects.filter(operation_id=operation_id, id__gt=newest, id__lte=last_id)
+    rows = list(unpacked.order_by("id").values_list("id", *_COLUMNS)[:AT_ONCE])
     if len(rows) < PackedPoints.MAX_UNPACKED:
         return 0
     last_ids: dict[Key, int] = {}
@@ -89,9 +89,9 @@ def pack_all(operation_id: str) -> None:
 def _ends(operation_id: str) -> list[int]:
     """Return the id of every unpacked point that is the last of AT_ONCE; reads them once."""
     newest = PackedPoints.newest_id(operation_id)
-    unpacked = oldest_first(MetricPoint.objects.all(), newest, operation_id=operation_id)
+    unpacked = MetricPoint.objects.filter(operation_id=operation_id, id__gt=newest)
     numbered = unpacked.annotate(rest=Mod(Window(RowNumber(), order_by="id"), AT_ONCE))
-    return list(numbered.filter(rest=0).values_list("id", flat=True))
+    return list(numbered.filter(rest=0).order_by("id").values_list("id", flat=True))
 
 
 def split(operation_id: str, attempt: int, last_step: int) -> None:
