@@ -1,17 +1,16 @@
 """Settings of notifications, read once at the start: private networks, mail server, own address."""
 
-import ipaddress
 import os
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+from trainops import networks
+from trainops.networks import Network
 
 NETWORKS, MAIL, PUBLIC_URL = (
     "TRAINOPS_WEBHOOK_PRIVATE_ADDRESSES", "TRAINOPS_MAIL_URL", "TRAINOPS_PUBLIC_URL",
 )  # fmt: skip
-EVERYWHERE = ("0.0.0.0/0", "::/0")
 PORTS = {"smtp": 25, "smtp+starttls": 587, "smtps": 465}
 MAIL_ALLOWED = "smtp://, smtp+starttls:// or smtps://, then USER:PASSWORD@HOST:PORT"
 TIMEOUT_SECONDS = 10
@@ -19,15 +18,7 @@ TIMEOUT_SECONDS = 10
 
 def private_networks(environment: Mapping[str, str] = os.environ) -> tuple[Network, ...]:
     """Return the networks that webhooks may reach besides public addresses. Raises ValueError."""
-    given = environment.get(NETWORKS, "").strip()
-    if given in ("", "0"):
-        return ()
-    names = EVERYWHERE if given == "1" else given.split(",")
-    try:
-        return tuple(ipaddress.ip_network(each.strip()) for each in names)
-    except ValueError as error:
-        allowed = "0, 1 (all), or networks such as 10.1.0.0/16,fd00::/8"
-        raise ValueError(f"{NETWORKS}: got {given!r}; allowed: {allowed}") from error
+    return networks.allowed(NETWORKS, environment)
 
 
 def mail_server(environment: Mapping[str, str] = os.environ) -> dict[str, Any]:

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from urllib.parse import urlsplit
 
 import httpcore
+from django.conf import settings
 
-from apps.notifications.connections import AddressRefused, CheckedBackend, Deadline
+from trainops.http.connections import AddressRefused, CheckedBackend, Deadline, Reachable
+from trainops.notification_settings import NETWORKS
 
 TIMEOUT_SECONDS = 10.0  # for all of a request
 
@@ -30,7 +32,8 @@ def post(url: str, body: bytes, headers: Mapping[str, str]) -> int:
     """
     own = [("Host", urlsplit(url).netloc), ("Content-Type", "application/json")]
     all_headers = [*headers.items(), *own]
-    backend = CheckedBackend(Deadline(TIMEOUT_SECONDS))
+    reachable = Reachable(settings.WEBHOOK_PRIVATE_ADDRESSES, NETWORKS)
+    backend = CheckedBackend(Deadline(TIMEOUT_SECONDS), reachable)
     try:
         with (
             httpcore.ConnectionPool(network_backend=backend) as pool,

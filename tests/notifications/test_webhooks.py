@@ -13,12 +13,12 @@ from django.core.exceptions import ValidationError
 from django.utils import timezone
 
 from apps.notifications import deliveries, sending, services
-from apps.notifications.connections import is_allowed
 from apps.notifications.models import Delivery, Rule
 from tests.notifications.receiver import EVERYWHERE, ends, made, make_due
 from tests.operations import rows
 from tests.waiting import wait_until
-from trainops.notification_settings import private_networks
+from trainops.http.connections import Reachable, is_allowed
+from trainops.notification_settings import NETWORKS, private_networks
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.database]
 
@@ -147,17 +147,17 @@ def test_addresses_inside_the_network_are_refused(settings, host):
         ("1.1.1.1", True), ("::ffff:1.1.1.1", True), ("2606:4700::1111", True),
     ],
 )  # fmt: skip
-def test_only_public_addresses_are_allowed(settings, address, is_public):
-    settings.WEBHOOK_PRIVATE_ADDRESSES = ()
-    assert is_allowed(address) == is_public
+def test_only_public_addresses_are_allowed(address, is_public):
+    assert is_allowed(address, Reachable((), NETWORKS)) == is_public
 
 
-def test_an_allowed_network_is_reached_and_no_other(settings):
-    settings.WEBHOOK_PRIVATE_ADDRESSES = private_networks(
-        {"TRAINOPS_WEBHOOK_PRIVATE_ADDRESSES": "10.1.0.0/16, fd00::/8"}
-    )
-    assert is_allowed("10.1.2.3") and is_allowed("fd00::1") and is_allowed("::ffff:10.1.2.3")
-    assert not is_allowed("10.2.2.3") and not is_allowed("127.0.0.1")
+def test_an_allowed_network_is_reached_and_no_other():
+    networks = private_networks({NETWORKS: "10.1.0.0/16, fd00::/8"})
+    reachable = Reachable(networks, NETWORKS)
+    for address in ("10.1.2.3", "fd00::1", "::ffff:10.1.2.3"):
+        assert is_allowed(address, reachable)
+    for address in ("10.2.2.3", "127.0.0.1"):
+        assert not is_allowed(address, reachable)
 
 
 def test_a_network_that_is_none_is_refused():

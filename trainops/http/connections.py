@@ -1,14 +1,19 @@
-"""Connections to targets of webhooks: checked addresses, and one deadline for all of a request."""
+"""Connections to other servers: checked addresses, and one deadline for all of a request.
+
+For webhooks, whose addresses users choose, and the provider of sign-ins.
+"""
 
 import ipaddress
 import socket
 import ssl
 import time
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import httpcore
-from django.conf import settings
+
+from trainops.networks import Network
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 GLOBAL_UNICAST = ipaddress.IPv6Network("2000::/3")
@@ -17,6 +22,14 @@ SIX_TO_FOUR = ipaddress.IPv6Network("2002::/16")  # contains IPv4 addresses, als
 
 class AddressRefused(Exception):
     """No address of the host may be connected to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reachable:
+    """Networks that may be connected to besides public addresses, and the setting that says so."""
+
+    networks: tuple[Network, ...]
+    setting: str
 
 
 class Deadline:
@@ -40,8 +53,8 @@ class CheckedBackend(httpcore.NetworkBackend):
     The address that is checked is the one that is connected to: a name has no second lookup.
     """
 
-    def __init__(self, deadline: Deadline) -> None:
-        self._deadline = deadline
+    def __init__(self, deadline: Deadline, reachable: Reachable) -> None:
+        self._deadline, self._reachable = deadline, reachable
         self._backend = httpcore.SyncBackend()
 
     def connect_tcp(
@@ -52,7 +65,7 @@ class CheckedBackend(httpcore.NetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore.NetworkStream:
-        address = allowed_address(host, port)
+        address = allowed_address(host, port, self._reachable)
         left = self._deadline.left(httpcore.ConnectTimeout)
         return TimedStream(self._backend.connect_tcp(address, port, left), self._deadline)
 
@@ -87,7 +100,7 @@ class TimedStream(httpcore.NetworkStream):
         return self._stream.get_extra_info(info)
 
 
-def allowed_address(host: str, port: int) -> str:
+def allowed_address(host: str, port: int, reachable: Reachable) -> str:
     """Return the first address of a host that may be connected to. Raises AddressRefused."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -95,20 +108,20 @@ def allowed_address(host: str, port: int) -> str:
         raise AddressRefused(f"{host} cannot be resolved: {error}") from error
     addresses = [str(each[4][0]) for each in found]
     for address in addresses:
-        if is_allowed(address):
+        if is_allowed(address, reachable):
             return address
     raise AddressRefused(
         f"{host} is {', '.join(sorted(set(addresses)))}; allowed: public addresses, and networks "
-        "in TRAINOPS_WEBHOOK_PRIVATE_ADDRESSES"
+        f"in {reachable.setting}"
     )
 
 
-def is_allowed(text: str) -> bool:
+def is_allowed(text: str, reachable: Reachable) -> bool:
     """Whether an address is public, or in a network that an administrator allows."""
     address: Address = ipaddress.ip_address(text)
     if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped:
         address = address.ipv4_mapped
-    if any(address in network for network in settings.WEBHOOK_PRIVATE_ADDRESSES):
+    if any(address in network for network in reachable.networks):
         return True
     if isinstance(address, ipaddress.IPv6Address):
         is_unicast = address in GLOBAL_UNICAST and address not in SIX_TO_FOUR
