@@ -99,22 +99,11 @@ class FilteredByTime:
         return super().get_changelist_instance(request)  # type: ignore[misc] # of ModelAdmin
 
 
-class ReadOnlyAdmin(ReadOnly, FilteredByTime, ModelAdmin):
-    """A list without a COUNT, so that it is as quick with 100 000 rows as with ten."""
+class CallsServices:
+    """Buttons that call a service and say what came of it."""
 
-    paginator = InfinitePaginator
-    show_full_result_count = False
-    list_per_page = 50
-    list_filter_submit = True
-    compressed_fields = True
-    list_disable_select_all = True  # an action is on rows that its reader has seen
-    actions: ClassVar[Sequence[BulkAction]] = ()
-
-    def has_operate_permission(self, request: HttpRequest) -> bool:
-        return has_role(request.user, Role.OPERATOR)
-
-    def has_administer_permission(self, request: HttpRequest) -> bool:
-        return has_role(request.user, Role.ADMIN)
+    message_user: Callable[..., None]  # of ModelAdmin
+    model: Any
 
     def carried_out(
         self, request: HttpRequest, address: str, deed: Callable[[], str]
@@ -135,6 +124,24 @@ class ReadOnlyAdmin(ReadOnly, FilteredByTime, ModelAdmin):
     def address_of_list(self) -> str:
         meta = self.model._meta
         return reverse(f"admin:{meta.app_label}_{meta.model_name}_changelist")
+
+
+class ReadOnlyAdmin(ReadOnly, FilteredByTime, CallsServices, ModelAdmin):
+    """A list without a COUNT, so that it is as quick with 100 000 rows as with ten."""
+
+    paginator = InfinitePaginator
+    show_full_result_count = False
+    list_per_page = 50
+    list_filter_submit = True
+    compressed_fields = True
+    list_disable_select_all = True  # an action is on rows that its reader has seen
+    actions: ClassVar[Sequence[BulkAction]] = ()
+
+    def has_operate_permission(self, request: HttpRequest) -> bool:
+        return has_role(request.user, Role.OPERATOR)
+
+    def has_administer_permission(self, request: HttpRequest) -> bool:
+        return has_role(request.user, Role.ADMIN)
 
 
 class ReadOnlyInline(ReadOnly, TabularInline):
@@ -172,6 +179,7 @@ GROUPS = {
         ("Users", "person", "auth_user"),
         ("Groups", "group", "auth_group"),
         ("Tokens", "key", "access_token"),
+        ("Identities", "badge", "access_identity"),
         ("Audit log", "policy", "access_auditentry"),
     ],
 }

@@ -13,8 +13,10 @@ from trainops import (
     log_format,
     metrics_settings,
     notification_settings,
+    oidc_settings,
     paths,
     serving,
+    sign_in_settings,
     thresholds,
 )
 from trainops.kind import KINDS
@@ -203,6 +205,8 @@ AUTH_PASSWORD_VALIDATORS = [
     for name in ("MinimumLengthValidator", "CommonPasswordValidator", "NumericPasswordValidator")
 ] + [{"NAME": "trainops.http.passwords.RevokesTokens"}]
 PASSWORD_HASHERS = ["trainops.http.passwords.LimitedHasher"]
+SECOND_FACTOR = sign_in_settings.second_factor()
+OIDC = oidc_settings.read()
 LOGIN_URL = "/login/"
 LOGIN_REDIRECT_URL = "/"
 LOGOUT_REDIRECT_URL = "/login/"

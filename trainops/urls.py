@@ -2,9 +2,12 @@ from django.contrib import admin
 from django.urls import include, path
 from django.views.generic import RedirectView
 
+from trainops.http import sign_in
+
 urlpatterns = [
     # The page asks for the old password under the limits of a sign-in; the admin's does not.
     path("admin/password_change/", RedirectView.as_view(url="/account/password")),
+    path("admin/login/", sign_in.of_admin),
     path("admin/", admin.site.urls),
     path("api/", include("trainops.http.urls")),
     path("api/v1/", include("apps.datasets.urls")),

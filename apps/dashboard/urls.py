@@ -1,6 +1,5 @@
 """The pages. What a script fetches stands beside the page that it serves."""
 
-from django.contrib.auth.views import LogoutView
 from django.urls import include, path
 
 from apps.dashboard.views import (
@@ -15,9 +14,11 @@ from apps.dashboard.views import (
     listing,
     new,
     notifications,
+    oidc,
     operation,
     platform,
     saved_views,
+    second_factor,
     studies,
     usage,
 )
@@ -116,6 +117,20 @@ urlpatterns = [
     path("account/", account.account, name="account"),
     path("account/password", account.ChangePassword.as_view(), name="password"),
     path("account/tokens/<str:token_id>/revoke", account.revoke, name="token-revoke"),
+    path("account/second-factor", second_factor.page, name="second-factor"),
+    path("account/second-factor/remove", second_factor.remove, name="second-factor-remove"),
+    path(
+        "account/second-factor/recovery-codes",
+        second_factor.recovery_codes,
+        name="second-factor-recovery-codes",
+    ),
+    path("account/identity", oidc.identity, name="identity"),
+    path("account/identity/disconnect", oidc.disconnect, name="identity-disconnect"),
+    path("login/oidc", oidc.start, name="oidc"),
+    path("login/oidc/callback", oidc.callback, name="oidc-callback"),
+    path("login/oidc/sign-out", oidc.sign_out, name="oidc-sign-out"),
+    path("login/code", second_factor.code, name="login-code"),
+    path("login/set-up", second_factor.required, name="login-set-up"),
     path("login/", account.SignIn.as_view(), name="login"),
-    path("logout/", LogoutView.as_view(), name="logout"),
+    path("logout/", account.SignOut.as_view(), name="logout"),
 ]

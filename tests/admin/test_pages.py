@@ -16,7 +16,7 @@ from tests.api.saved import saved
 from tests.operations.rows import claimed, in_state, submitted
 from tests.thinning import quick_some
 from trainops.admin_base import ReadOnly, navigation
-from trainops.http.models import Token
+from trainops.http.models import Identity, Token
 
 OURS = ("operations", "checkpoints", "datasets", "workers", "access", "notifications")
 MODELS = [model for model in django_admin.site._registry if model._meta.app_label in OURS]
@@ -40,6 +40,7 @@ def rows(root):
     )  # fmt: skip
     Upload.objects.create(owner=root.user, filename="large.csv", size_bytes=3, options={})
     Token.objects.create(root.user)
+    Identity.objects.create(user=root.user, issuer="https://id.example.org", subject="1")
     rule = Rule.objects.create(name="chat", target="https://chat.example.org/")
     Delivery.objects.create(rule=rule, what="TEST", body={})
     Share.objects.create(project="<script>alert(1)</script>")
@@ -60,7 +61,7 @@ def test_every_model_has_a_page():
     assert {model.__name__ for model in MODELS} == {
         "Operation", "Attempt", "Event", "MetricPoint", "LogChunk", "Tag",
         "Checkpoint", "Dataset", "Upload", "Worker", "Token", "Study", "Rule", "Delivery",
-        "AuditEntry", "Share",
+        "AuditEntry", "Share", "Identity",
     }  # fmt: skip
     labels = {model._meta.app_label for model in django_admin.site._registry}
     assert labels == {*OURS, "auth"}
@@ -122,7 +123,7 @@ def test_every_button_asks_first_and_says_who_may():
             assert button.allowed_permissions, name
             assert button.dialog["form_submit_text"], name
             buttons += 1
-    assert buttons == 15
+    assert buttons == 16
 
 
 @pytest.mark.slow

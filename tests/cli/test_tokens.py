@@ -1,8 +1,11 @@
 import json
+import time
 
+import pyotp
 import pytest
 
 from trainops.client.problems import ExitCode
+from trainops.http import second_factor
 from trainops.http.models import Token
 
 
@@ -68,3 +71,29 @@ def test_a_revoked_token_is_reported_with_the_way_to_a_new_one(cli):
     ran = cli("ls")
     assert ran.exit_code == ExitCode.FAILED
     assert "python3 -m trainops login" in ran.stderr
+
+
+@pytest.fixture
+def factor(ana):
+    """The secret of ana's second factor, and recovery codes."""
+    secret = second_factor.new_secret()
+    code = pyotp.TOTP(secret).at(time.time(), counter_offset=-1)
+    return secret, second_factor.set_up(ana, secret, code)
+
+
+def test_the_code_of_a_second_factor_is_read_from_the_environment(stranger, factor, monkeypatch):
+    refused = stranger("login")
+    assert refused.exit_code == ExitCode.USAGE and "Set TRAINOPS_CODE" in refused.stderr
+    monkeypatch.setenv("TRAINOPS_CODE", pyotp.TOTP(factor[0]).now())
+    assert stranger("login").exit_code == ExitCode.OK
+    used = stranger("login")
+    assert used.exit_code == ExitCode.FAILED and "was used already" in used.stderr
+    assert stranger("ls").exit_code == ExitCode.OK
+
+
+def test_the_code_of_a_second_factor_is_asked_for_on_a_terminal(stranger, factor, monkeypatch):
+    monkeypatch.setattr("trainops.cli.tokens.is_interactive", lambda: True)
+    ran = stranger("login", input=f"{factor[1][0]}\n")
+    assert ran.exit_code == ExitCode.OK
+    assert "Code of the authenticator app" in ran.stderr
+    assert stranger("ls").exit_code == ExitCode.OK

@@ -8,7 +8,7 @@ from django.contrib.auth.models import User
 from tests.cli.conftest import ROOT
 from trainops.cli import users
 from trainops.client.problems import ExitCode
-from trainops.http.models import AuditEntry, Token
+from trainops.http.models import AuditEntry, SecondFactor, Token
 from trainops.http.roles import Role, role_of
 from trainops.launch import password
 
@@ -90,3 +90,18 @@ def test_a_local_reset_names_what_is_missing(tmp_path, directory):
     says = "There is no installation in" if directory == "missing" else "The database is not usable"
     assert (ran.returncode, ran.stdout) == (2, "")
     assert ran.stderr.startswith(says)
+
+
+def test_a_second_factor_is_removed_by_a_superuser_or_on_the_server(cli, root, monkeypatch):
+    ben = User.objects.create_user("ben")
+    SecondFactor.objects.create(user=ben, secret="x")
+    listed = {row["username"]: row for row in cli("users", "ls", "-o", "json").json}
+    assert listed["ben"]["has_second_factor"] and not listed["ana"]["has_second_factor"]
+    ran = cli("users", "remove-second-factor", "ben")
+    assert ran.stdout == "The second factor of ben was removed.\n"
+    assert not SecondFactor.objects.exists()
+    assert cli("users", "remove-second-factor", "ben").exit_code == ExitCode.NOT_FOUND
+    SecondFactor.objects.create(user=root, secret="x")
+    assert cli("users", "remove-second-factor", "ana").exit_code == ExitCode.CONFLICT
+    assert password.remove_second_factor("ana") == "The second factor of ana was removed."
+    assert not SecondFactor.objects.exists()

@@ -9,6 +9,8 @@ GATEWAY = "tests/gateway/test_gateway.py"
 CHARACTERS = "tests/http/test_characters.py"
 THROTTLE = "tests/http/test_login_throttle.py"
 IDENTITY = "tests/workers/test_identity.py"
+FACTOR = "tests/http/test_second_factor.py"
+OIDC = "tests/identity/test_oidc.py"
 
 DEFENCES = [
     Protection(
@@ -173,5 +175,98 @@ DEFENCES = [
         'response.setdefault("Cache-Control", "no-store")',
         "pass",
         "tests/http/test_response_headers.py::test_what_a_signed_in_person_sees_is_not_kept",
+    ),
+    Protection(
+        "a password alone is refused where there is a second factor",
+        "trainops.http.login_throttle:LoginThrottle.authenticate",
+        "second_factor.require_code(user, code, request)",
+        "pass",
+        f"{FACTOR}::test_no_way_to_a_token_by_password_omits_the_code",
+    ),
+    Protection(
+        "the page asks for the code",
+        "trainops.http.sign_in:next_step",
+        "return CODE",
+        'return ""',
+        f"{FACTOR}::test_the_page_asks_for_a_code_after_the_password",
+    ),
+    Protection(
+        "a code of the app is accepted once",
+        "trainops.http.second_factor:_use_app_code",
+        "return row.update(last_period=period) == 1",
+        "return row is not None",
+        f"{FACTOR}::test_a_code_is_accepted_once",
+    ),
+    Protection(
+        "a recovery code is accepted once",
+        "trainops.http.second_factor:_use_recovery_code",
+        ".delete()[0] == 1",
+        ".exists()",
+        f"{FACTOR}::test_a_recovery_code_is_accepted_once_and_only_a_digest_is_stored",
+    ),
+    Protection(
+        "wrong codes of an app are limited from everywhere",
+        "trainops.http.second_factor:accept",
+        "_count(anywhere, MAX_WRONG_OF_ACCOUNT, FORGET_ACCOUNT_SECONDS, user)",
+        "pass",
+        f"{FACTOR}::test_wrong_codes_of_the_app_are_limited_for_an_account_from_everywhere",
+    ),
+    Protection(
+        "a new password ends a sign-in that awaits a code",
+        "trainops.http.sign_in:pending",
+        'not constant_time_compare(found["password"], user.get_session_auth_hash())',
+        "False",
+        f"{FACTOR}::test_an_awaited_code_is_no_longer_accepted",
+    ),
+    Protection(
+        "a wrong state ends a sign-in by a provider",
+        "trainops.http.oidc.flow:finish",
+        'if not constant_time_compare(given.get("state", ""), begun["state"]):',
+        "if False:",
+        f"{OIDC}::test_a_wrong_state_is_refused",
+    ),
+    Protection(
+        "the nonce of an ID token is compared",
+        "trainops.http.oidc.id_tokens:verified",
+        'nonce={"essential": True, "value": nonce},',
+        'nonce={"essential": True},',
+        f"{OIDC}::test_an_id_token_that_is_not_for_this_sign_in_is_refused",
+    ),
+    Protection(
+        "the audience of an ID token is compared",
+        "trainops.http.oidc.id_tokens:verified",
+        'aud={"essential": True, "value": oidc.client_id},',
+        'aud={"essential": True},',
+        f"{OIDC}::test_an_id_token_that_is_not_for_this_sign_in_is_refused",
+    ),
+    Protection(
+        "only keys that the provider publishes sign ID tokens",
+        "trainops.http.oidc.id_tokens:verified",
+        "jwt.decode(token, usable_keys(published_keys), algorithms=ALGORITHMS).claims",
+        '__import__("json").loads(__import__("base64").urlsafe_b64decode('
+        'token.split(".")[1] + "=="))',
+        f"{OIDC}::test_an_id_token_that_is_not_for_this_sign_in_is_refused",
+    ),
+    Protection(
+        "a refused person loses the role",
+        "trainops.http.oidc.accounts:sign_in",
+        "_follow_roles(identity.user, None if problem else role_of(oidc, claims))",
+        "pass",
+        f"{OIDC}::test_a_removed_group_takes_the_role_away_also_from_tokens",
+    ),
+    Protection(
+        "the session of a provider ends",
+        "trainops.http.oidc.flow:finish",
+        "request.session.set_expiry(timezone.now() + timedelta(hours=oidc.session_hours))",
+        "pass",
+        f"{OIDC}::test_a_session_of_the_provider_ends_by_itself",
+    ),
+    Protection(
+        "requests to the provider reach allowed addresses only",
+        "trainops.http.oidc.requests:ask",
+        "Reachable(oidc.networks, NETWORKS)",
+        '__import__("trainops.http.connections", fromlist=["x"]).Reachable('
+        '__import__("trainops.networks", fromlist=["x"]).allowed("N", {"N": "1"}), NETWORKS)',
+        f"{OIDC}::test_private_addresses_are_reached_only_if_that_is_allowed",
     ),
 ]

@@ -118,7 +118,6 @@ def test_passwords_and_roles_are_logged(client, ana, lines):
     ana.groups.set([Group.objects.get(name="admin")])
     ana.groups.clear()
     assert lines() == [
-        "sign-in ok by=ana from=127.0.0.1 user=ana",
         "password set by=ana from=127.0.0.1 user=ana tokens_revoked=0",
         "role taken by=- from=- user=ana role=viewer",
         "role given by=- from=- user=ana role=admin",

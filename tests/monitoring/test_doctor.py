@@ -6,7 +6,9 @@ import subprocess
 import time
 from datetime import timedelta
 
+import pyotp
 import pytest
+from django.contrib.auth.models import User
 from django.db import connection
 from django.utils import timezone
 
@@ -14,12 +16,15 @@ from apps.checkpoints import place
 from apps.notifications.models import Delivery, Rule
 from apps.operations.models import Event, Subscription
 from apps.workers import clock_skew, diagnosis, registry
-from apps.workers.diagnosis import machine, people, stores, web, workers
+from apps.workers.diagnosis import machine, people, sign_in, stores, web, workers
 from apps.workers.diagnosis.findings import Diagnosis, Level
 from apps.workers.models import Worker
+from tests.identity import conftest as identity
 from tests.journey.stack import PROGRAM, ROOT
 from tests.operations import rows
 from trainops.clock import seconds_from_now
+from trainops.http import second_factor
+from trainops.sign_in_settings import Requirement
 from trainops.version import VERSION
 
 pytestmark = pytest.mark.django_db
@@ -245,3 +250,42 @@ def test_the_command_checks_an_installation_and_says_what_to_do(tmp_path):
     assert "PROBLEM  migrations" in text.stdout and "-> Start this version" in text.stdout
     refused = run("--data-dir", str(tmp_path), TRAINOPS_LOG_FORMAT="xml")
     assert (refused.returncode, "is 'xml'; allowed" in refused.stderr) == (2, True)
+
+
+def test_second_factors(settings):
+    user = User.objects.create_superuser("root", password="correct horse")
+    assert "0 accounts have a second factor" in ok(sign_in.second_factors)
+    settings.SECOND_FACTOR = Requirement.ADMINS
+    assert "superusers without a second factor" in warning(sign_in.second_factors)
+    secret = second_factor.new_secret()
+    second_factor.set_up(user, secret, pyotp.TOTP(secret).now())
+    assert "1 accounts have" in ok(sign_in.second_factors)
+    settings.SECRET_KEY, settings.SECRET_KEY_FALLBACKS = "n" * 50, [settings.SECRET_KEY]
+    assert "an older secret key" in warning(sign_in.second_factors)
+    settings.SECRET_KEY_FALLBACKS = []
+    assert "no present secret key" in problem(sign_in.second_factors)
+
+
+def test_the_provider_of_sign_ins(settings):
+    settings.OIDC = None
+    assert "no provider is configured" in ok(sign_in.provider)
+    provider = identity.start()
+    try:
+        identity.configure(settings, provider)
+        assert "answers" in ok(sign_in.provider)
+        provider.control(
+            metadata={"code_challenge_methods_supported": ["plain"], "claims_supported": ["sub"]}
+        )
+        identity.configure(settings, provider, SCOPES="openid groups")
+        found = warning(sign_in.provider)
+        assert "not by S256" in found and "scopes groups" in found and "claim groups" in found
+        identity.change(settings, roles=())
+        assert "have no role until" in warning(sign_in.provider)
+        provider.control(answers={"/jwks": [200, "{}"]})
+        assert "no usable key" in problem(sign_in.provider)
+        identity.change(settings, networks=())
+        assert "TRAINOPS_OIDC_PRIVATE_ADDRESSES" in problem(sign_in.provider)
+    finally:
+        identity.stop(provider)
+    identity.configure(settings, provider)
+    assert "cannot be used: http" in problem(sign_in.provider)

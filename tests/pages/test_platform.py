@@ -14,7 +14,8 @@ from tests.pages import making
 from trainops.thresholds import with_kinds
 
 PAGES = ["/", "/operations/new", "/datasets/", "/checkpoints/", "/workers/",
-         "/workers/usage", "/settings/", "/account/", "/help/keys", "/api/docs/"]  # fmt: skip
+         "/workers/usage", "/settings/", "/account/", "/account/second-factor",
+         "/help/keys", "/api/docs/"]  # fmt: skip
 
 
 @pytest.mark.parametrize("path", PAGES)

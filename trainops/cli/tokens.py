@@ -13,12 +13,13 @@ import typer
 from trainops.cli.session import Session, command
 from trainops.client import server
 from trainops.client.api import Api
-from trainops.client.problems import ExitCode, Problem
+from trainops.client.problems import ExitCode, Problem, Refused
 from trainops.client.responses import NewToken, TokenRequest
 from trainops.client.server import ServerAddress
 
 PANEL = "Access"
 DAY_SECONDS = 86_400
+CODE_REQUIRED = "CODE_REQUIRED"  # the password is right, and the account has a second factor
 Username = Annotated[
     str | None,
     typer.Option(help="Username; by default TRAINOPS_USERNAME, else prompted.", show_default=False),
@@ -97,10 +98,15 @@ def token_request(name: str, days: float | None) -> TokenRequest:
     return {"name": name, "expires_at": expires_at.isoformat()}
 
 
+def is_interactive() -> bool:
+    """Whether there is a terminal to ask on."""
+    return sys.stdin.isatty()
+
+
 def _by_password(session: Session, username: str | None, wanted: TokenRequest) -> NewToken:
     username = username or os.environ.get("TRAINOPS_USERNAME")
     password = os.environ.get("TRAINOPS_PASSWORD")
-    if not (username and password) and not sys.stdin.isatty():
+    if not (username and password) and not is_interactive():
         raise Problem(
             "Not interactive: set TRAINOPS_USERNAME and TRAINOPS_PASSWORD.", ExitCode.USAGE
         )
@@ -108,5 +114,24 @@ def _by_password(session: Session, username: str | None, wanted: TokenRequest) -
     password = password or typer.prompt("Password", hide_input=True, err=True)
     with Api(ServerAddress(session.server.url)) as stranger:  # an old token would be refused first
         body = {"username": username, "password": password, **wanted}
-        made: NewToken = stranger.post("tokens", body)
+        if code := os.environ.get("TRAINOPS_CODE"):
+            body["code"] = code
+        try:
+            made: NewToken = stranger.post("tokens", body)
+        except Refused as refused:
+            if refused.code != CODE_REQUIRED:
+                raise
+            made = stranger.post("tokens", {**body, "code": _code()})
     return made
+
+
+def _code() -> str:
+    """Ask for the code of a second factor."""
+    if not is_interactive():
+        raise Problem(
+            "This account has a second factor, and standard input is not interactive.",
+            ExitCode.USAGE,
+            hints=("Set TRAINOPS_CODE to a code of the authenticator app or a recovery code.",),
+        )
+    code: str = typer.prompt("Code of the authenticator app, or a recovery code", err=True)
+    return code

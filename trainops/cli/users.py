@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 PANEL = "Access"
 PAGE = 500  # entries in a response
 Username = Annotated[str, typer.Argument(metavar="USERNAME", help="Username.")]
+Local = Annotated[
+    bool,
+    typer.Option("--local", help="In the database of the installation here, without a server."),
+]
 
 
 class Role(StrEnum):
@@ -47,6 +51,7 @@ def register(app: typer.Typer) -> None:
     )
     for function in (ls, add, role, disable, enable, token, tokens, revoke, log):
         command(group, function.__name__)(function)
+    command(group, "remove-second-factor")(remove_second_factor)
     app.add_typer(group, name="users", rich_help_panel=PANEL)
     command(app, "reset-password", panel=PANEL)(reset_password)
 
@@ -61,12 +66,13 @@ def ls(session: Session) -> None:
         session.out.data(page.rows)
         return
     session.out.table(
-        ["USERNAME", "ROLE", "ACCOUNT", "EMAIL", "SIGNED IN", "CREATED"],
+        ["USERNAME", "ROLE", "ACCOUNT", "2ND FACTOR", "EMAIL", "SIGNED IN", "CREATED"],
         (
             [
                 looks.cell(row["username"]),
                 looks.cell(_role(row)),
                 looks.cell("active" if row["is_active"] else "disabled"),
+                looks.cell("yes" if row["has_second_factor"] else "no"),
                 looks.cell(row["email"]),
                 looks.cell(looks.ago(row["signed_in_at"])),
                 looks.cell(looks.ago(row["created_at"])),
@@ -234,14 +240,22 @@ def log(
     )
 
 
-def reset_password(
-    session: Session,
-    username: Username,
-    local: Annotated[
-        bool,
-        typer.Option("--local", help="In the database of the installation here, without a server."),
-    ] = False,
-) -> None:
+def remove_second_factor(session: Session, username: Username, local: Local = False) -> None:
+    """Remove the second factor of a user who has lost app and recovery codes.
+
+    Example: trainops users remove-second-factor ben
+    """
+    if local:
+        answer: Message = {"message": _local(username, "--remove-second-factor")}
+    else:
+        answer = session.api.delete(f"users/{username}/second-factor")
+    if session.out.is_data:
+        session.out.data(answer)
+    else:
+        session.out.text(looks.plain(answer["message"]))
+
+
+def reset_password(session: Session, username: Username, local: Local = False) -> None:
     """Set a random password and print it once; revokes the tokens of the account.
 
     Example: trainops reset-password admin --local
@@ -253,12 +267,12 @@ def reset_password(
     _show(session, made)
 
 
-def _local(username: str) -> str:
-    """Set the password in a process that loads the server's modules; return it."""
+def _local(username: str, *options: str) -> str:
+    """Change an account in a process that loads the server's modules; return what it prints."""
     if find_spec("trainops.launch") is None:
         raise Problem(SERVER_ONLY, ExitCode.USAGE)
     done = subprocess.run(  # noqa: S603 - our own module; the name is one argument
-        [sys.executable, "-m", "trainops.launch.password", username],
+        [sys.executable, "-m", "trainops.launch.password", username, *options],
         env={**os.environ, "TRAINOPS_DATA_DIR": str(paths.data_dir().resolve())},
         cwd=paths.ROOT,
         capture_output=True,

@@ -90,6 +90,7 @@ class User(TypedDict):
     created_at: str
     signed_in_at: str | None
     is_service: bool
+    has_second_factor: bool
 
 
 class AuditRow(TypedDict):

@@ -35,7 +35,9 @@ COPIES = 4  # of an upload at most: as it came, as it is read, as a table, as it
 FORM_UPLOADS = re.compile(r"/(api/v1/datasets|api/v1/operations/import(-run)?|datasets/upload)")
 PARTS = re.compile(r"/api/v1/datasets/uploads/[^/]+")
 PASSWORDS = re.compile(
-    r"/(admin/)?login/|/account/password|/api/v1/tokens|/api/v1/users(/[^/]+/password)?"
+    r"/login/|/account/(password|second-factor(/(remove|recovery-codes))?|identity(/disconnect)?)"
+    r"|/api/v1/tokens"
+    r"|/api/v1/users(/[^/]+/password)?"
     r"|/admin/auth/user/(add|[^/]+/password)/"
 )
 FILE_UPLOADS = re.compile(r"/api/v1/workers/[^/]+/attempts/[^/]+/\d+/checkpoints/[^/]+/files/[^/]+")

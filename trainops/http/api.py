@@ -102,7 +102,10 @@ def _brings_password(data: object) -> bool:
 def _who(request: Request, wanted: TokenRequest) -> AbstractBaseUser:
     if "username" in wanted:
         user = authenticate(
-            request._request, username=wanted["username"], password=wanted["password"]
+            request._request,
+            username=wanted["username"],
+            password=wanted["password"],
+            code=wanted.get("code"),
         )
         if user is None:
             raise AuthenticationFailed("Unknown username or wrong password.")

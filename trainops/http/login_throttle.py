@@ -11,7 +11,7 @@ from django.db.models import Q
 from django.http import HttpRequest
 
 from trainops.clock import DatabaseNow
-from trainops.http import recent_counts
+from trainops.http import recent_counts, second_factor
 from trainops.http.access_log import note
 from trainops.http.models import RecentCount
 
@@ -19,15 +19,27 @@ MAX_FAILURES, MAX_FAILURES_OF_ADDRESS, FORGET_SECONDS = 10, 50, 300
 
 
 class LoginThrottle(ModelBackend):
-    """Refuses for some minutes after several wrong passwords: pages, admin, Basic and bodies."""
+    """Refuses for some minutes after several wrong passwords: pages, Basic and bodies.
+
+    A right password is not enough where the account has, or needs, a second factor. That is decided
+    here, so that no place that checks a password can forget it.
+    """
 
     def authenticate(
         self,
         request: HttpRequest | None,
         username: str | None = None,
         password: str | None = None,
+        *,
+        code: str | None = None,
+        is_first_step: bool = False,
         **named: object,
     ) -> User | None:
+        """Return the user of a right password and code; None: the name or the password is wrong.
+
+        is_first_step: the caller asks for the code itself afterwards, or for no access. Raises
+        PermissionDenied (too many wrong passwords), and what `second_factor.require_code` raises.
+        """
         if username is None or password is None:
             return None
         if "\x00" in username + password:  # no name and no password of anybody's
@@ -35,12 +47,14 @@ class LoginThrottle(ModelBackend):
         if is_refused(request, username):
             raise PermissionDenied("Too many wrong passwords.")
         user = super().authenticate(request, username=username, password=password, **named)
-        if user is None:
+        if not isinstance(user, User):
             for key in (_of_name(request, username), _of_address(request)):
                 recent_counts.count(key, seconds=FORGET_SECONDS)
             note("sign-in failed", is_kept=False, user=username)
-        else:
-            RecentCount.objects.filter(pk=_of_name(request, username)).delete()
+            return None
+        RecentCount.objects.filter(pk=_of_name(request, username)).delete()
+        if not is_first_step:
+            second_factor.require_code(user, code, request)
             note("sign-in ok", user=username)
         return user
 

@@ -55,7 +55,7 @@ class ApiEnvelopeMiddleware:
             response = self.get_response(request)
         response.setdefault("Cache-Control", "no-store")  # static files say how long they are kept
         if response.status_code == HTTPStatus.SERVICE_UNAVAILABLE and "Retry-After" in response:
-            _keep_quiet(response)
+            keep_quiet(response)
         return response
 
     def _answer(self, request: HttpRequest) -> HttpResponseBase:
@@ -114,11 +114,11 @@ def database_away(request: HttpRequest, error: BaseException) -> HttpResponse:
     else:
         response = HttpResponse(render_to_string("503.html"), status=503)
     response["Retry-After"] = str(DATABASE_RETRY_SECONDS)
-    _keep_quiet(response)
+    keep_quiet(response)
     return response
 
 
-def _keep_quiet(response: HttpResponseBase) -> None:
+def keep_quiet(response: HttpResponseBase) -> None:
     """It passes, and was logged where it was found: Django need not log it once more."""
     response._has_been_logged = True  # type: ignore[attr-defined]
 

@@ -68,6 +68,49 @@ class ServiceAccount(models.Model):
         return str(self.user)
 
 
+class SecondFactor(models.Model):
+    """Secret of codes by time (TOTP), for people who sign in with a password."""
+
+    user = models.OneToOneField(
+        settings.AUTH_USER_MODEL, models.CASCADE, primary_key=True, related_name="second_factor"
+    )
+    secret = models.TextField(editable=False)  # encrypted
+    last_period = models.BigIntegerField(default=0, editable=False)  # of 30 s: of the last code
+    created_at = models.DateTimeField(db_default=DatabaseNow(), editable=False)
+
+
+class RecoveryCode(models.Model):
+    """Digest of a code that is accepted once, instead of a code of the app."""
+
+    factor = models.ForeignKey(SecondFactor, models.CASCADE, related_name="recovery_codes")
+    digest = models.CharField(max_length=64)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(name="recovery_code_once", fields=["factor", "digest"])
+        ]
+
+
+class Identity(models.Model):
+    """Which person of a provider (OpenID Connect) signs in to an account."""
+
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="identities")
+    issuer = models.CharField(max_length=255)
+    subject = models.CharField(max_length=255)
+    created_at = models.DateTimeField(db_default=DatabaseNow(), editable=False)
+    last_used_at = models.DateTimeField(null=True, editable=False)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(name="identity_of_one_account", fields=["issuer", "subject"]),
+            models.UniqueConstraint(name="identity_one_of_issuer", fields=["user", "issuer"]),
+        ]
+        verbose_name_plural = "identities"
+
+    def __str__(self) -> str:
+        return f"{self.subject} of {self.issuer}"
+
+
 class RecentCount(models.Model):
     """How often something happened lately: wrong passwords, passwords that were tried or set."""
 

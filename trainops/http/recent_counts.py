@@ -33,6 +33,11 @@ def count(key: str, *, seconds: float) -> Counted:
     return Counted(counted.number, max(0.0, (counted.expires_at - counted.now).total_seconds()))
 
 
+def take_back(key: str) -> None:
+    """Count once less: what was counted before it was known turned out not to count."""
+    RecentCount.objects.filter(pk=key, number__gt=0).update(number=F("number") - 1)
+
+
 def forget_expired() -> int:
     """Delete the counters whose period has ended."""
     return RecentCount.objects.filter(expires_at__lte=DatabaseNow()).delete()[0]

@@ -56,6 +56,7 @@ class TokenRequest(TypedDict):
 
     username: NotRequired[str]
     password: NotRequired[str]
+    code: NotRequired[str]
     name: str
     scope: str
     expires_at: datetime | None
@@ -99,6 +100,12 @@ class TokenRequestSerializer(NewTokenRequestSerializer):
     password = serializers.CharField(
         max_length=1000, required=False, trim_whitespace=False, style={"input_type": "password"}
     )
+    code = serializers.CharField(
+        max_length=40,
+        required=False,
+        help_text="Code of the authenticator app, or a recovery code; accounts with a second "
+        "factor only.",
+    )
 
     def validate(self, attrs: dict[str, object]) -> dict[str, object]:
         if ("username" in attrs) != ("password" in attrs):
@@ -106,6 +113,8 @@ class TokenRequestSerializer(NewTokenRequestSerializer):
             raise serializers.ValidationError(
                 {missing: "username and password must be given together"}
             )
+        if "code" in attrs and "password" not in attrs:
+            raise serializers.ValidationError({"code": "allowed with username and password only"})
         return attrs
 
 

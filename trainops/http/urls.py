@@ -7,6 +7,7 @@ from trainops.http.api import MeView, TokensView, TokenView
 from trainops.http.audit_api import AuditView
 from trainops.http.user_api import (
     UserPasswordView,
+    UserSecondFactorView,
     UsersView,
     UserTokensView,
     UserTokenView,
@@ -20,6 +21,11 @@ urlpatterns = [
     path("v1/users", UsersView.as_view(), name="api-users"),
     path("v1/users/<str:username>", UserView.as_view(), name="api-user"),
     path("v1/users/<str:username>/password", UserPasswordView.as_view(), name="api-user-password"),
+    path(
+        "v1/users/<str:username>/second-factor",
+        UserSecondFactorView.as_view(),
+        name="api-user-second-factor",
+    ),
     path("v1/users/<str:username>/tokens", UserTokensView.as_view(), name="api-user-tokens"),
     path(
         "v1/users/<str:username>/tokens/<str:token_id>",

@@ -44,6 +44,10 @@ class UserSerializer(serializers.Serializer[Any]):
         help_text="Whether it is a service account: it has tokens and no password."
     )
 
+    has_second_factor = serializers.SerializerMethodField(
+        help_text="Whether a sign-in by password also requires a code."
+    )
+
     def get_role(self, user: User) -> str | None:
         if user.is_superuser:
             return Role.ADMIN.value
@@ -52,6 +56,9 @@ class UserSerializer(serializers.Serializer[Any]):
 
     def get_is_service(self, user: User) -> bool:
         return users.is_service(user)
+
+    def get_has_second_factor(self, user: User) -> bool:
+        return hasattr(user, "second_factor")
 
 
 class PasswordSerializer(serializers.Serializer[Any]):
@@ -127,8 +134,8 @@ class UsersView(APIView):
         """List the accounts by name."""
         query_of(request, is_paged=True)
         paginator = UserPages()
-        found = User.objects.select_related("service_account").prefetch_related("groups")
-        page = paginator.paginate_queryset(found, request, self)
+        found = User.objects.select_related("service_account", "second_factor")
+        page = paginator.paginate_queryset(found.prefetch_related("groups"), request, self)
         return paginator.get_paginated_response(UserSerializer(page, many=True).data)
 
     @extend_schema(
@@ -186,6 +193,16 @@ class UserPasswordView(APIView):
         user = users.get(username)
         password = users.reset_password(user, wanted["password"], by=person(request))
         return Response({"username": user.username, "password": password})
+
+
+class UserSecondFactorView(APIView):
+    permission_classes = (IsSuperuser,)
+
+    @extend_schema(operation_id="users_second_factor_remove", responses={200: MessageSerializer})
+    def delete(self, request: Request, username: str) -> Response:
+        """Remove the second factor of another account, whose owner has lost it."""
+        users.remove_second_factor(users.get(username), by=person(request))
+        return Response({"message": f"The second factor of {username} was removed."})
 
 
 class UserTokensView(APIView):

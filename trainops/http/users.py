@@ -7,6 +7,7 @@ from django.contrib.auth.models import Group, User
 from django.db import IntegrityError, transaction
 
 from trainops.errors import DomainError
+from trainops.http import second_factor
 from trainops.http.access_log import note
 from trainops.http.models import ServiceAccount
 from trainops.http.roles import Role
@@ -91,6 +92,11 @@ def set_role(user: User, role: Role | None, *, by: User) -> None:
             f"{user.username} is a superuser and therefore an admin; the admin site changes that.",
             status=409,
         )
+    give_role(user, role)
+
+
+def give_role(user: User, role: Role | None) -> None:
+    """Give a user this role and no other, as an admin or a provider of identities decides."""
     with transaction.atomic():
         others = user.groups.filter(name__in=list(Role)).exclude(name=role)
         user.groups.remove(*others)
@@ -127,6 +133,17 @@ def reset_password(user: User, password: str = "", *, by: User | None) -> str:
     user.set_password(password)
     user.save(update_fields=["password"])  # tells the validators, which revoke the tokens
     return password
+
+
+def remove_second_factor(user: User, *, by: User | None) -> None:
+    """Remove the second factor of a user who has lost it.
+
+    `by`: the caller; None on the command line of the server. Raises DomainError: it is the caller's
+    own, or there is none.
+    """
+    if user == by:
+        raise OwnAccount("remove it on the page Account, which asks for the password.")
+    second_factor.remove(user)
 
 
 def new_password() -> str:

@@ -43,9 +43,11 @@ def prepare(*, url: str = "", demo: bool = False, take_over_storage: bool = Fals
     another installation. One that is away is a warning: it may be mounted a moment later.
     """
     done = Prepared(migrated=_migrate())
-    from trainops.http.roles import ensure_roles  # noqa: PLC0415 - models need django.setup()
+    from trainops.http import second_factor  # noqa: PLC0415 - models need django.setup()
+    from trainops.http.roles import ensure_roles  # noqa: PLC0415 - see above
 
     ensure_roles()
+    second_factor.encrypt_anew()  # the secret key may have been replaced
     done.warnings += _check_storages(take_over_storage)
     admin = _first_admin(done)
     if url:

@@ -3,23 +3,26 @@
 from datetime import timedelta
 from typing import Any
 
+from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth import authenticate
 from django.contrib.auth.forms import AuthenticationForm, PasswordChangeForm
-from django.contrib.auth.views import LoginView, PasswordChangeView
+from django.contrib.auth.models import User
+from django.contrib.auth.views import LoginView, LogoutView, PasswordChangeView
 from django.core.exceptions import ValidationError
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import render
+from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST
 
 from apps.dashboard import tour
 from apps.dashboard.permissions import needs, user_of
 from apps.dashboard.responses import say
-from trainops.http import tokens
+from trainops.http import second_factor, sign_in, tokens
 from trainops.http.login_throttle import is_refused
 from trainops.http.models import Token, TokenScope
 from trainops.http.numbers import whole_number
+from trainops.http.oidc import flow
 from trainops.http.roles import Role, has_role, role_of
 from trainops.person_limits import LimitReached
 from trainops.text import name_problem
@@ -30,13 +33,38 @@ MAX_NAME_LENGTH, MAX_DAYS = 100, 3650
 TOO_MANY = "Too many wrong passwords. Try again in five minutes."
 
 
+def check_password(request: HttpRequest, username: str, password: str) -> User | None:
+    """Return the user of a right password; None: it is wrong.
+
+    The caller asks for a second factor itself. Raises ValidationError: too many were wrong.
+    """
+    if is_refused(request, username):
+        raise ValidationError(TOO_MANY)
+    found = authenticate(request, username=username, password=password, is_first_step=True)
+    return found if isinstance(found, User) else None
+
+
+def password_problem(request: HttpRequest, user: User) -> str:
+    """Return what is wrong with the password of a form; empty: it is right."""
+    try:
+        password = request.POST.get("password", "")
+        is_right = check_password(request, user.get_username(), password) is not None
+    except ValidationError as problem:
+        return str(problem.messages[0])
+    return "" if is_right else "The password is wrong."
+
+
 class SignInForm(AuthenticationForm):
     """Says so when passwords are refused because too many were wrong."""
 
     def clean(self) -> dict[str, object]:
-        if is_refused(self.request, self.cleaned_data.get("username")):
-            raise ValidationError(TOO_MANY)
-        return super().clean()
+        given = self.cleaned_data
+        if "username" in given and "password" in given and self.request is not None:
+            self.user_cache = check_password(self.request, given["username"], given["password"])
+            if self.user_cache is None:
+                raise self.get_invalid_login_error()
+            self.confirm_login_allowed(self.user_cache)
+        return given
 
 
 class SignIn(LoginView):
@@ -44,12 +72,32 @@ class SignIn(LoginView):
     authentication_form = SignInForm
     redirect_authenticated_user = True
 
+    def get_context_data(self, **named: Any) -> dict[str, Any]:
+        provider = settings.OIDC.name if settings.OIDC else ""
+        return {**super().get_context_data(**named), "provider": provider}
+
     def form_valid(self, form: AuthenticationForm) -> HttpResponse:
-        is_first = form.get_user().last_login is None
-        response = super().form_valid(form)
-        if is_first:
-            tour.offer(self.request)
-        return response
+        user, to = form.get_user(), self.get_success_url()
+        if step := sign_in.next_step(user):
+            sign_in.begin(self.request, user, to)
+            return redirect(step)
+        complete(self.request, user)
+        return redirect(to)
+
+
+def complete(request: HttpRequest, user: User) -> None:
+    """Sign in; the first time, offer the tour."""
+    if sign_in.complete(request, user):
+        tour.offer(request)
+
+
+class SignOut(LogoutView):
+    """Signs out; who signed in by a provider is shown the way to sign out there, too."""
+
+    def post(self, request: HttpRequest, *arguments: Any, **named: Any) -> HttpResponse:
+        is_of_provider = flow.PROVIDER in request.session and settings.OIDC is not None
+        response = super().post(request, *arguments, **named)
+        return redirect(f"{sign_in.LOGIN}?signed-out") if is_of_provider else response
 
 
 class ChangePasswordForm(PasswordChangeForm):
@@ -61,9 +109,7 @@ class ChangePasswordForm(PasswordChangeForm):
 
     def clean_old_password(self) -> str:
         name, password = self.user.get_username(), str(self.cleaned_data["old_password"])
-        if is_refused(self.request, name):
-            raise ValidationError(TOO_MANY)
-        if authenticate(self.request, username=name, password=password) is None:
+        if check_password(self.request, name, password) is None:
             raise ValidationError(self.error_messages["password_incorrect"])
         return password
 
@@ -95,6 +141,8 @@ def account(request: HttpRequest) -> HttpResponse:
         errors, secret = _create_token(request)
     context = {
         "role": role_of(request.user),
+        "provider": settings.OIDC.name if settings.OIDC else "",
+        "has_second_factor": second_factor.is_set(user_of(request)),
         "tokens": Token.objects.filter(user=user_of(request)),
         "secret": secret,
         "errors": errors,

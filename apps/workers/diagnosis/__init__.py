@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from apps.workers.diagnosis import machine, people, stores, web, workers
+from apps.workers.diagnosis import machine, people, sign_in, stores, web, workers
 from apps.workers.diagnosis.findings import Diagnosis, Level
 
 logger = logging.getLogger(__name__)
@@ -20,14 +20,19 @@ CHECKS: Mapping[str, Check] = {
     "temporary files": machine.temporary_files,
     "web": web.settings_of_web,
     "data directory": web.data_directory,
+    "second factors": sign_in.second_factors,
+    "sign-in provider": sign_in.provider,
     "workers": workers.registered,
     "background work": workers.background_work,
     "notifications": people.notifications,
     "CUDA": machine.cuda,
 }
 NEEDS_DATABASE = frozenset(
-    {"migrations", "storage", "clocks", "workers", "background work", "notifications"}
-)
+    {
+        "migrations", "storage", "clocks", "second factors", "workers", "background work",
+        "notifications",
+    }
+)  # fmt: skip
 NEEDS_MIGRATIONS = NEEDS_DATABASE - {"migrations"}
 
 

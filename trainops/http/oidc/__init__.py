@@ -1,0 +1,1 @@
+"""Sign-ins by OpenID Connect: the authorization code flow with PKCE, state and nonce."""

@@ -1,0 +1,103 @@
+"""A sign-in by the provider: from the button to the callback, both in one session of a browser."""
+
+import time
+from dataclasses import dataclass
+from datetime import timedelta
+from secrets import token_urlsafe
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.http import HttpRequest
+from django.utils import timezone
+from django.utils.crypto import constant_time_compare
+
+from trainops.http import recent_counts, sign_in
+from trainops.http.oidc import accounts, provider
+from trainops.http.oidc.errors import SignInRefused
+from trainops.oidc_settings import Oidc
+
+BEGUN, PROVIDER = "oidc_begun", "oidc_issuer"  # keys of sessions
+CALLBACK, START, SIGN_OUT = "/login/oidc/callback", "/login/oidc", "/login/oidc/sign-out"
+BEGUN_SECONDS = 600
+MAX_STARTS, STARTS_SECONDS = 30, 60  # of one address
+MAX_TEXT = 4000  # of a parameter of the callback
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedSignIn:
+    """Where a sign-in leads. `is_first`: the first one of the account; `is_linked`: no sign-in."""
+
+    to: str
+    is_first: bool = False
+    is_linked: bool = False
+
+
+def begin(request: HttpRequest, oidc: Oidc, to: str, *, links: bool = False) -> str:
+    """Return the address at the provider. `links`: to connect the account of the caller.
+
+    Raises SignInRefused.
+    """
+    key = recent_counts.key_of("oidc", recent_counts.network(request))
+    if recent_counts.count(key, seconds=STARTS_SECONDS).number > MAX_STARTS:
+        message = "Too many sign-ins were begun from this address. Try again in a minute."
+        raise SignInRefused(message, status=429)
+    begun = {"state": token_urlsafe(32), "nonce": token_urlsafe(32), "verifier": token_urlsafe(48)}
+    address = provider.authorization_address(oidc, callback=_callback(request), **begun)
+    request.session[BEGUN] = {
+        **begun,
+        "at": time.time(),
+        "to": to,
+        "links": request.user.pk if links else None,
+    }
+    return address
+
+
+def finish(request: HttpRequest, oidc: Oidc) -> FinishedSignIn:
+    """Sign in the person whom the provider has sent back. Raises SignInRefused."""
+    begun: Any = request.session.pop(BEGUN, None)  # a state is used once
+    if not begun or not 0 <= time.time() - begun["at"] <= BEGUN_SECONDS:
+        raise SignInRefused("This sign-in was not begun here, or it took too long. Try again.")
+    given = {name: str(text)[:MAX_TEXT] for name, text in request.GET.items()}
+    if not constant_time_compare(given.get("state", ""), begun["state"]):
+        raise SignInRefused("The answer is not of the sign-in that was begun here. Try again.")
+    if given.get("iss", oidc.issuer) != oidc.issuer:
+        raise SignInRefused("The answer is of another provider.", detail=f"iss {given['iss']!r}")
+    if "error" in given:
+        raise SignInRefused(
+            f"{oidc.name} refused the sign-in: {given['error'][:60]}.",
+            detail=given.get("error_description", "")[:300],
+        )
+    tokens = provider.exchange(
+        oidc, given.get("code", ""), callback=_callback(request), verifier=begun["verifier"]
+    )
+    claims = provider.claims(oidc, tokens, nonce=begun["nonce"])
+    if begun["links"] is not None:
+        return _link(request, oidc, claims, begun["links"])
+    user = accounts.sign_in(oidc, claims)
+    is_first = sign_in.complete(request, user)
+    request.session[PROVIDER] = oidc.issuer
+    # The roles are those of the groups at the sign-in, so it must not be long ago.
+    request.session.set_expiry(timezone.now() + timedelta(hours=oidc.session_hours))
+    return FinishedSignIn(begun["to"], is_first)
+
+
+def sign_out_address(request: HttpRequest, oidc: Oidc) -> str:
+    """Return the address that ends the session at the provider; empty: it has none."""
+    address = provider.published(oidc).address("end_session_endpoint")
+    if not address:
+        return ""
+    back = request.build_absolute_uri(sign_in.LOGIN)
+    query = {"client_id": oidc.client_id, "post_logout_redirect_uri": back}
+    return provider.with_query(address, query)
+
+
+def _link(request: HttpRequest, oidc: Oidc, claims: Any, user_id: int) -> FinishedSignIn:
+    user = request.user
+    if not isinstance(user, User) or user.pk != user_id:
+        raise SignInRefused("The user of this session has changed. Sign in and connect again.")
+    accounts.link(oidc, claims, user)
+    return FinishedSignIn("/account/", is_linked=True)
+
+
+def _callback(request: HttpRequest) -> str:
+    return request.build_absolute_uri(CALLBACK)

@@ -1,0 +1,71 @@
+"""Verification of ID tokens: signature by a key of the provider, issuer, audience, times, nonce."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from joserfc import jwk, jwt
+from joserfc.errors import JoseError
+
+from trainops.http.oidc.errors import ProviderProblem
+from trainops.http.oidc.requests import NOT_ACCEPTED
+from trainops.oidc_settings import Oidc
+
+# Of public keys only: with HS256 the client secret, or a public key, would sign.
+ALGORITHMS = (
+    "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "Ed25519",
+    "EdDSA",
+)  # fmt: skip
+TYPES = ("RSA", "EC", "OKP")
+LEEWAY_SECONDS = 60  # that the clocks may differ
+MAX_SUBJECT = 255
+
+
+def verified(
+    oidc: Oidc, token: str, published_keys: Mapping[str, Any], *, nonce: str
+) -> dict[str, Any]:
+    """Return the claims of an ID token. Raises ProviderProblem."""
+    registry = jwt.JWTClaimsRegistry(
+        leeway=LEEWAY_SECONDS,
+        iss={"essential": True, "value": oidc.issuer},
+        sub={"essential": True},
+        aud={"essential": True, "value": oidc.client_id},
+        exp={"essential": True},
+        iat={"essential": True},
+        nonce={"essential": True, "value": nonce},
+    )
+    try:
+        claims = jwt.decode(token, usable_keys(published_keys), algorithms=ALGORITHMS).claims
+        registry.validate(claims)
+    except (JoseError, ValueError, TypeError) as error:
+        detail = f"the ID token: {type(error).__name__}: {error}"
+        raise ProviderProblem(NOT_ACCEPTED, detail=detail[:300]) from error
+    _require_party(oidc, claims)
+    return claims
+
+
+def _require_party(oidc: Oidc, claims: Mapping[str, Any]) -> None:
+    """Raise ProviderProblem where the token was issued to another client."""
+    party = claims.get("azp", oidc.client_id)
+    has_others = isinstance(claims["aud"], list) and len(claims["aud"]) > 1
+    if party != oidc.client_id or (has_others and "azp" not in claims):
+        detail = f"the ID token is of {party!r} for {claims['aud']!r}; allowed: {oidc.client_id!r}"
+        raise ProviderProblem(NOT_ACCEPTED, detail=detail[:300])
+    if not isinstance(claims["nonce"], str) or not 0 < len(claims["sub"]) <= MAX_SUBJECT:
+        raise ProviderProblem(NOT_ACCEPTED, detail="the ID token: the nonce or the subject")
+
+
+def usable_keys(published: Mapping[str, Any]) -> jwk.KeySet:
+    """Return the usable public keys; a provider may publish others. Raises ValueError: none is."""
+    keys: list[jwk.Key] = []
+    listed = published.get("keys")
+    for each in listed if isinstance(listed, list) else []:
+        is_public = isinstance(each, dict) and each.get("kty") in TYPES
+        if not is_public or each.get("use", "sig") != "sig":
+            continue
+        try:
+            keys.append(jwk.import_key(each))
+        except (JoseError, ValueError, TypeError, KeyError):
+            continue
+    if not keys:
+        raise ValueError("the provider publishes no usable key")
+    return jwk.KeySet(keys)

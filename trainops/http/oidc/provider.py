@@ -1,0 +1,154 @@
+"""The provider: what it publishes about itself, and the exchange of a code for claims."""
+
+import base64
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import quote, urlencode, urlsplit
+
+from trainops.http.oidc import id_tokens
+from trainops.http.oidc.errors import ProviderProblem, SignInRefused
+from trainops.http.oidc.requests import NOT_ACCEPTED, ask, require_secure
+from trainops.oidc_settings import Oidc
+
+WELL_KNOWN = "/.well-known/openid-configuration"
+KEPT_SECONDS = 300.0  # for which what the provider published is believed
+REQUIRED = ("authorization_endpoint", "token_endpoint", "jwks_uri")
+OPTIONAL = ("userinfo_endpoint", "end_session_endpoint")
+_known: dict[str, tuple[float, "Published"]] = {}
+_lock = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """The metadata of a provider (OpenID Connect Discovery)."""
+
+    fields: Mapping[str, Any]
+
+    def address(self, name: str) -> str:
+        """Return an address; empty: the provider has none of this name."""
+        return str(self.fields.get(name) or "")
+
+    def names(self, name: str) -> list[str] | None:
+        """Return a list of names; None: the provider publishes none."""
+        found = self.fields.get(name)
+        return [str(each) for each in found] if isinstance(found, list) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """What the provider gave for a code."""
+
+    id_token: str
+    access_token: str
+
+
+def published(oidc: Oidc) -> Published:
+    """Return the metadata of the provider, at most some minutes old. Raises ProviderProblem."""
+    with _lock:
+        kept = _known.get(oidc.issuer)
+    if kept is not None and time.monotonic() - kept[0] < KEPT_SECONDS:
+        return kept[1]
+    found = read(oidc)
+    with _lock:
+        _known[oidc.issuer] = (time.monotonic(), found)
+    return found
+
+
+def forget() -> None:
+    """Have the metadata read anew."""
+    with _lock:
+        _known.clear()
+
+
+def read(oidc: Oidc) -> Published:
+    """Return the metadata that the provider publishes now. Raises ProviderProblem."""
+    url = oidc.issuer.rstrip("/") + WELL_KNOWN
+    answer = ask(oidc, "GET", url)
+    if answer.status != HTTPStatus.OK:
+        raise ProviderProblem(NOT_ACCEPTED, detail=f"{url}: HTTP {answer.status}")
+    issuer = answer.body.get("issuer")
+    if issuer != oidc.issuer:
+        detail = f"{url}: got the issuer {issuer!r}; allowed: {oidc.issuer!r}"
+        raise ProviderProblem(NOT_ACCEPTED, detail=detail)
+    for name in (*REQUIRED, *(each for each in OPTIONAL if answer.body.get(each))):
+        require_secure(oidc, answer.body.get(name))
+    return Published(answer.body)
+
+
+def authorization_address(
+    oidc: Oidc, *, callback: str, state: str, nonce: str, verifier: str
+) -> str:
+    """Return the address at the provider that a browser is sent to. Raises ProviderProblem."""
+    challenge = base64.urlsafe_b64encode(sha256(verifier.encode()).digest()).rstrip(b"=").decode()
+    query = {
+        "response_type": "code",
+        "client_id": oidc.client_id,
+        "redirect_uri": callback,
+        "scope": oidc.scopes,
+        "state": state,
+        "nonce": nonce,
+        "code_challenge": challenge,
+        "code_challenge_method": "S256",
+    }
+    return with_query(published(oidc).address("authorization_endpoint"), query)
+
+
+def with_query(address: str, query: Mapping[str, str]) -> str:
+    separator = "&" if urlsplit(address).query else "?"
+    return f"{address}{separator}{urlencode(query)}"
+
+
+def exchange(oidc: Oidc, code: str, *, callback: str, verifier: str) -> Tokens:
+    """Exchange the code for tokens. Raises SignInRefused (the code is none), ProviderProblem."""
+    provider = published(oidc)
+    form = {
+        "grant_type": "authorization_code",
+        "code": code,
+        "redirect_uri": callback,
+        "code_verifier": verifier,
+    }
+    headers = {"Content-Type": "application/x-www-form-urlencoded"}
+    methods = provider.names("token_endpoint_auth_methods_supported") or ["client_secret_basic"]
+    if oidc.client_secret and "client_secret_basic" in methods:
+        pair = f"{quote(oidc.client_id, safe='')}:{quote(oidc.client_secret, safe='')}"
+        headers["Authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
+    else:
+        form["client_id"] = oidc.client_id
+        form |= {"client_secret": oidc.client_secret} if oidc.client_secret else {}
+    url = provider.address("token_endpoint")
+    answer = ask(oidc, "POST", url, headers=headers, body=urlencode(form).encode())
+    if answer.status != HTTPStatus.OK:
+        error = f"{answer.body.get('error')}: {answer.body.get('error_description')}"
+        raise SignInRefused(
+            "The sign-in provider did not confirm this sign-in. Try again.",
+            detail=f"{url}: HTTP {answer.status} {error[:300]}",
+        )
+    tokens = [answer.body.get(name) for name in ("id_token", "access_token")]
+    if not all(isinstance(each, str) for each in tokens):
+        raise ProviderProblem(NOT_ACCEPTED, detail=f"{url}: the answer has no ID token")
+    return Tokens(*map(str, tokens))
+
+
+def claims(oidc: Oidc, tokens: Tokens, *, nonce: str) -> dict[str, Any]:
+    """Return the verified claims of a person. Raises SignInRefused.
+
+    What an ID token does not have is taken from the userinfo endpoint, for the same subject.
+    """
+    provider = published(oidc)
+    keys = ask(oidc, "GET", provider.address("jwks_uri"))
+    found = id_tokens.verified(oidc, tokens.id_token, keys.body, nonce=nonce)
+    wanted = {oidc.username_claim, oidc.groups_claim, "email"}
+    url = provider.address("userinfo_endpoint")
+    if not url or wanted <= set(found):
+        return found
+    bearer = {"Authorization": f"Bearer {tokens.access_token}"}
+    answer = ask(oidc, "GET", url, headers=bearer)
+    if answer.status != HTTPStatus.OK or answer.body.get("sub") != found["sub"]:
+        detail = f"{url}: HTTP {answer.status}, the subject {answer.body.get('sub')!r}"
+        raise ProviderProblem(NOT_ACCEPTED, detail=detail)
+    return {**answer.body, **found}
