@@ -41,6 +41,7 @@ def test_a_second_factor_is_set_up_and_asked_for(stranger):
     page = stranger("/login/?next=/account/second-factor")
     enter_password(page)
     expect(page.locator(".qr svg")).to_be_visible()
+    assert not violations(page)
     secret = page.get_by_test_id("factor-secret").inner_text().replace(" ", "")
     totp = pyotp.TOTP(secret)
     page.get_by_label("Enter the code").fill(totp.at(time.time(), counter_offset=-1))
