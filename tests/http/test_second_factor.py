@@ -292,8 +292,10 @@ def test_parallel_guesses_are_limited_together():
 
     with ThreadPoolExecutor(12) as pool:
         found = list(pool.map(guessed, range(12)))
-    assert found.count("WRONG_CODE") == second_factor.MAX_WRONG
-    assert found.count("TOO_MANY_CODES") == 12 - second_factor.MAX_WRONG
+    # A request reads the number after later ones have counted, too: fewer may be compared.
+    assert found.count("WRONG_CODE") <= second_factor.MAX_WRONG
+    assert {*found} <= {"WRONG_CODE", "TOO_MANY_CODES"}
+    assert RecentCount.objects.filter(number=12).exists()
 
 
 def test_existing_tokens_stay_valid(client, zoe):
