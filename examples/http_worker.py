@@ -19,6 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import httpx  # pip install httpx
+import torch
 
 from trainops import worker_end
 from trainops.datasets.location import Location
@@ -30,6 +31,7 @@ from trainops.runtime.checkpointer import JobError
 from trainops.runtime.errors import LeaseLost, NotExact
 from trainops.runtime.ledger import Entry, MemoryLedger
 from trainops.runtime.loop import Directive, Failed, Stopped, Succeeded, run
+from trainops.version import VERSION
 
 IDLE_SECONDS, REPORT_SECONDS = 2.0, 1.0
 LEAST_SECONDS = 10.0  # before its end it asks for no more work
@@ -316,6 +318,7 @@ def main(worker_id, *kinds):
     idle_exit = worker_end.idle_exit_seconds(os.environ)
     server = Server(os.environ["TRAINOPS_URL"], os.environ["TRAINOPS_TOKEN"], worker_id)
     worker = {"worker_id": worker_id, "worker_type": "example", "kinds": list(kinds)}
+    worker["capabilities"] = {"trainops": VERSION, "torch": str(torch.__version__)}
     if ends_at is not None:  # the server sends `preempt` in time
         worker["ends_in_seconds"] = max(0.0, ends_at - time.time())
     worker["idle_exit_seconds"] = idle_exit

@@ -1,3 +1,3 @@
 """The version of trainops: of the server and of its client, which are released together."""
 
-VERSION = "0.1.0"
+VERSION = "0.2.0.dev0"

@@ -14,7 +14,7 @@ from apps.checkpoints.models import Checkpoint, UnownedCheckpoint
 from apps.checkpoints.owners import owners
 from trainops.kind import KINDS
 from trainops.runtime import monitors
-from trainops.runtime.checkpoint.manifest import STATE, StagedCheckpoint
+from trainops.runtime.checkpoint.manifest import STATE, VERSION, StagedCheckpoint
 
 Monitored = tuple[str, int, Any]  # id, step, and what the state says of further metrics
 Ranked = tuple[float, int, str]  # value, less is better; step; id, empty: not committed yet
@@ -59,6 +59,7 @@ def commit(*, operation_id: str, attempt: int, staged: StagedCheckpoint) -> Chec
         step=staged.step,
         state=staged.state,
         artifacts_path=f"{operation_id}/{staged.directory}",
+        format_version=VERSION,
         manifest=[asdict(each) for each in artifacts],
         manifest_digest=staged.digest,
         state_size_bytes=sum(a.size_bytes for a in artifacts if a.name == STATE),
@@ -75,6 +76,12 @@ def commit(*, operation_id: str, attempt: int, staged: StagedCheckpoint) -> Chec
     elect_best(operation_id)
     checkpoint.refresh_from_db(fields=["is_best", "best_of", "counted_size_bytes"])
     return checkpoint
+
+
+def newer_format(operation_id: str) -> int | None:
+    """Return the newest format of its checkpoints, if a newer version than this one wrote it."""
+    newer = Checkpoint.objects.filter(operation_id=operation_id, format_version__gt=VERSION)
+    return newer.order_by("-format_version").values_list("format_version", flat=True).first()
 
 
 def elect_best(operation_id: str) -> None:

@@ -126,6 +126,7 @@ class ServingWorker:
     num_running: int = 0  # slots that are taken
     max_processes: int = 1  # of one operation
     is_node: bool = False  # whether it may compute together with other workers
+    versions: tuple[str, ...] = ()  # of trainops and torch: equal on workers that do
     num_waiting_slots: int = 0
     is_reachable: bool = True
     is_draining: bool = False

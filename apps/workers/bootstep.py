@@ -14,7 +14,7 @@ from typing import Any
 from celery import bootsteps, signals
 from django.conf import settings
 
-from apps.workers.maintenance import SWEEPER, require_known_schema
+from apps.workers.maintenance import SWEEPER, require_usable_schema
 from apps.workers.runtime import WORKER_PROCESS
 from trainops.celery import app
 
@@ -46,13 +46,13 @@ def _stop_in_order(*_: object) -> None:
 
 
 @signals.celeryd_init.connect
-def _require_known_schema(**_: object) -> None:
-    require_known_schema()
+def _require_usable_schema(**_: object) -> None:
+    require_usable_schema()
 
 
 @signals.beat_init.connect
 def _sweep_in_beat(**_: object) -> None:
-    require_known_schema()
+    require_usable_schema()
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # it holds nothing that is to be saved
     SWEEPER.start(actor="beat")
 

@@ -8,7 +8,7 @@ from django.db import connection
 
 from apps.operations.placement import Device, ServingWorker
 from apps.workers.models import LOCAL, Worker
-from trainops.clock import seconds_from_now
+from trainops.clock import DatabaseNow, seconds_from_now
 
 UNREACHABLE = Worker.Status.TEMPORARILY_UNAVAILABLE
 
@@ -26,6 +26,7 @@ def serving_workers() -> list[ServingWorker]:
             num_running=row.num_running,
             max_processes=row.slots if row.worker_type == LOCAL else 1,
             is_node=row.worker_type == LOCAL,
+            versions=tuple(_versions(row.capabilities)),
             is_reachable=row.status != UNREACHABLE,
             is_draining=row.is_draining,
             gpus=tuple(_gpus(row.capabilities)),
@@ -64,6 +65,14 @@ def is_ending(worker_id: str) -> bool:
     return Worker.objects.filter(pk=worker_id, ends_at__lte=limit).exists()
 
 
+def end_now(*, worker_id: str) -> None:
+    """Write down that a worker is stopping: it has no time for anything new.
+
+    Not `is_draining`, which a worker that is killed meanwhile would find when it starts again.
+    """
+    Worker.objects.filter(pk=worker_id).update(ends_at=DatabaseNow())
+
+
 def report_storage(*, worker_id: str, free_bytes: int, problem: str) -> None:
     """Write down what a worker sees of the storage of checkpoints."""
     Worker.objects.filter(pk=worker_id).update(
@@ -77,6 +86,13 @@ def _gpus(capabilities: Mapping[str, object]) -> Iterator[Device]:
     for gpu in gpus if isinstance(gpus, list) else ():
         if isinstance(gpu, Mapping):
             yield Device(str(gpu.get("id", "")), _whole(gpu.get("memory_bytes")) or 0)
+
+
+def _versions(capabilities: Mapping[str, object]) -> Iterator[str]:
+    """Yield what must be equal on all nodes of an operation; see `node_protocol.versions`."""
+    for name in ("trainops", "torch"):
+        if version := capabilities.get(name):
+            yield f"{name} {version}"
 
 
 def _whole(value: object) -> int | None:

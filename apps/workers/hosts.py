@@ -16,6 +16,7 @@ from django.db.models import Count, QuerySet
 from apps.operations.lifecycle import Reason
 from apps.operations.models import Attempt, Event
 from apps.operations.scheduling.restarts import CRASH
+from apps.workers import fleet
 from apps.workers.models import Worker
 from trainops.clock import DatabaseNow
 from trainops.kind import KINDS
@@ -47,8 +48,8 @@ def drain_faulty(*, actor: str) -> list[str]:
         return []
     with transaction.atomic():
         # Two looks at once must not drain two hosts, each for the other's sake.
-        takers = Worker.objects.taking_work().select_for_update()
-        workers = list(takers.with_status().order_by("worker_id"))
+        fleet.lock(None)
+        workers = list(Worker.objects.taking_work().with_status().order_by("worker_id"))
         drained = [host for host in suspects if _can_be_spared(host, workers, suspects)]
         for host in drained:
             _drain(host, suspects[host], actor)

@@ -131,14 +131,14 @@ def end_if_refused(pid: int) -> None:
 SWEEPER = Sweeper()
 
 
-def require_known_schema() -> None:
+def require_usable_schema() -> None:
     """End a process at its start if its version does not work with the database.
 
-    If the database does not respond, the process starts, and its loops ask again later. Raises
-    SystemExit.
+    Also where migrations are missing: an upgrade applies them before newer processes start. If the
+    database does not respond, the process starts, and its loops ask again later. Raises SystemExit.
     """
     try:
-        schema.require_known()
+        schema.require_usable()
     except schema.WrongDatabase as error:
         sys.stderr.write(f"{error}\n")
         raise SystemExit(REFUSED) from error
@@ -153,5 +153,5 @@ def start_in_web() -> None:
 
     Raises SystemExit where this version does not work with the database: then granian ends, too.
     """
-    require_known_schema()
+    require_usable_schema()
     SWEEPER.start(actor="web", pid=os.getppid())

@@ -86,6 +86,7 @@ class WorkerProcess:
         )
         self.runtime.slots.close(gone_in_seconds=limit - SAVE_MARGIN_SECONDS)
         threading.Thread(target=self._watchdog, args=[limit], daemon=True).start()
+        threading.Thread(target=self._say_ending, daemon=True).start()
 
     def _end_in_time(self) -> None:
         """Stop in order, as after SIGTERM, when its time is over or there was no work for long."""
@@ -117,6 +118,15 @@ class WorkerProcess:
         time.sleep(seconds + WATCHDOG_MARGIN_SECONDS)
         logger.error("still running after %g s: exiting now", seconds + WATCHDOG_MARGIN_SECONDS)
         os.kill(os.getpid(), signal.SIGKILL)
+
+    def _say_ending(self) -> None:
+        """Have no other worker choose this one for an operation of several nodes any more."""
+        try:
+            fleet.end_now(worker_id=self.runtime.worker_id)
+        except (DatabaseError, InterfaceError) as error:
+            logger.warning("could not report the stop: %s", error)
+        finally:
+            connection.close()
 
     def _keep_leases(self) -> None:
         """Renew every lease in one UPDATE, and say that this worker is alive."""

@@ -101,8 +101,8 @@ PROTECTIONS = [
     Protection(
         "a state is left only for one that the table of moves allows",
         "apps.operations.models.queryset:OperationQuerySet.move",
-        "row = self.filter(state__in=sources_of(to)).select_for_update().first()",
-        "row = self.select_for_update().first()",
+        "rows = self.filter(state__in=sources_of(to))",
+        "rows = self",
         "tests/operations/test_lifecycle.py::test_the_table_of_moves_is_what_the_database_does",
     ),
     Protection(

@@ -47,6 +47,7 @@ class Stack:
         self.data_dir, self.port, self.process = data_dir, port, process
         self.joined: list[subprocess.Popen[bytes]] = []  # further machines
         self.url = f"http://127.0.0.1:{port}"
+        self.token = ""
         self.client = httpx.Client(base_url=f"{self.url}/api/v1/", timeout=600)
 
     def sign_in(self) -> None:
@@ -57,8 +58,8 @@ class Stack:
             return access.exists() and self._answers()
 
         wait_until(has_come_up)
-        token = json.loads(access.read_text())["token"]
-        self.client.headers["Authorization"] = f"Bearer {token}"
+        self.token = json.loads(access.read_text())["token"]
+        self.client.headers["Authorization"] = f"Bearer {self.token}"
 
     def _answers(self) -> bool:
         try:
@@ -189,7 +190,7 @@ def _family(process: "subprocess.Popen[bytes]") -> list[psutil.Process]:
 
 
 @cache
-def _migrated() -> Path:
+def migrated() -> Path:
     """Return the file of an empty database with all migrations: 77 take longer than a start."""
     directory = Path(tempfile.mkdtemp(prefix="migrated-", dir=DATA_DIR))
     env = _environment({"TRAINOPS_DATA_DIR": str(directory), DATABASE_URL: ""})
@@ -220,9 +221,9 @@ def running(
     """
     database = data_dir / DATABASE
     is_elsewhere = "--postgres" in options or _environment(environment).get(DATABASE_URL)
-    if program == PROGRAM and not is_elsewhere and not database.exists():
+    if program == PROGRAM and cwd == ROOT and not is_elsewhere and not database.exists():
         data_dir.mkdir(mode=0o700, exist_ok=True)
-        shutil.copy(_migrated(), database)
+        shutil.copy(migrated(), database)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

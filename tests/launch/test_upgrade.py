@@ -98,7 +98,7 @@ def test_the_check_tells_what_has_to_be_done(installation):
     assert found["running"] == 0
 
 
-@pytest.mark.parametrize(
+PROCESSES = pytest.mark.parametrize(
     "process",
     [
         (*CELERY, "worker"),
@@ -108,8 +108,21 @@ def test_the_check_tells_what_has_to_be_done(installation):
     ],
     ids=["worker", "beat", "web", "prepare"],
 )
+
+
+@PROCESSES
 def test_an_older_version_does_not_start_with_a_contracted_database(installation, process):
     installation.record(CONTRACTED)
     done = installation.run(*process)
     assert done.returncode != 0
     assert f"operations.{CONTRACTED}" in done.stdout + done.stderr
+
+
+@PROCESSES
+def test_a_newer_version_starts_after_the_migrations(installation, process):
+    installation.execute("DELETE FROM django_migrations WHERE name = '0040_project_members'")
+    done = installation.run(*process, *(["--check"] if process[-1].endswith("prepare") else []))
+    assert done.returncode != 0
+    assert "The database is older than this trainops (1 migrations are missing)" in (
+        done.stdout + done.stderr
+    )

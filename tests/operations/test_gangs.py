@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from django.db import connection
 
-from apps.operations.attempts import node_address, nodes
+from apps.operations.attempts import node_address, nodes, work
 from apps.operations.attempts.node_address import own_address, servers
 from apps.operations.lifecycle import State
 from apps.operations.models import Attempt, Node, Operation
@@ -17,6 +17,7 @@ from apps.operations.scheduling import claims, gangs, queue_status
 from apps.operations.scheduling.slots import RunningAttempt, Slots
 from apps.workers import registry
 from apps.workers.models import Worker
+from apps.workers.runtime import WorkerProcess
 from tests.operations import rows
 from tests.thinning import some_of
 from tests.waiting import wait_until
@@ -243,6 +244,46 @@ def test_a_worker_that_could_not_compute_it_leads_no_others():
     assert gangs.others(operation, "a", [replace(a, is_draining=False), b, c]) == [b]
 
 
+def test_workers_of_other_versions_take_no_part():
+    """The leader would refuse them, attempt after attempt."""
+    older, newer = ({"trainops": each, "torch": "2.13"} for each in ("0.1.0", "0.2.0"))
+    register("a", capabilities=older)
+    register("b", capabilities=newer)
+    operation = submitted(2)
+    assert claim("a") is None and claim("b") is None
+    assert blocked(operation) == (
+        "Needs 2 workers with the same versions "
+        "(trainops 0.1.0, torch 2.13; trainops 0.2.0, torch 2.13); 1 does."
+    )
+    register("c", capabilities=newer)
+    assert blocked(operation) == "A worker claims it shortly."
+    assert claim("a") is None
+    assert claim("b") == operation.pk
+    assert [each.worker_id for each in Node.objects.all()] == ["c"]
+
+
+def test_a_worker_that_is_stopping_is_no_node(worker_process):
+    register("a")
+    register("b")
+    operation = submitted(2)
+    worker_process.close()
+    wait_until(Worker.objects.filter(pk="b").exclude(ends_at=None).exists)
+    assert claim("a") is None
+    assert "have the time for its first checkpoint; 1 does" in blocked(operation)
+    register("b")  # the next process of this name
+    assert claim("a") == operation.pk
+
+
+@pytest.fixture
+def worker_process(monkeypatch):
+    """That of worker b, whose watchdog does not end this process."""
+    runtime = work.WorkerRuntime()
+    runtime.worker_id, runtime.slots = "b", Slots(count=1)
+    process = WorkerProcess(runtime)
+    monkeypatch.setattr(process, "_watchdog", lambda seconds: None)
+    return process
+
+
 class Machine(threading.Thread):
     """A worker that claims, takes part, and finishes what it leads."""
 
@@ -330,6 +371,7 @@ def test_a_worker_that_is_stopping_says_so_to_the_leader():
     gathering = nodes.Gathering(operation)
     assert gathering.group().num_nodes == 2
     assert gathering.problem() == "the node b did not begin: its worker is stopping"
+    assert gathering.reason == "SHUTDOWN"  # the restart is not counted
 
 
 def test_a_node_is_started_once_and_where_its_slots_are_free():

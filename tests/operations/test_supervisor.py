@@ -497,6 +497,16 @@ def test_with_every_checkpoint_gone_bad_it_does_not_start_over(runtime):
     assert (operation.state, operation.reason) == ("FAILED", Reason.CHECKPOINT_CORRUPTED)
 
 
+def test_a_checkpoint_of_a_newer_format_is_not_taken_for_a_damaged_one(runtime):
+    operation = killed_after_its_first_checkpoint(runtime, every_steps=4)
+    operation.checkpoints.update(format_version=2)
+    operation.row.update(not_before=None)
+    operation = run(runtime, operation)
+    assert (operation.state, operation.reason) == ("RESUMING", Reason.PLATFORM_ERROR)
+    assert "it has a checkpoint of format 2" in operation.error["message"]
+    assert {each.health for each in operation.checkpoints.all()} == {"healthy"}
+
+
 @pytest.mark.slow
 def test_a_commit_whose_answer_was_lost_is_not_made_twice(runtime):
     operation = run(runtime, submit())

@@ -8,7 +8,9 @@ from django.db import connection
 from django.utils import timezone
 
 from apps.operations.lifecycle import Reason
-from apps.operations.models import Attempt, Event
+from apps.operations.models import Attempt, Event, Operation
+from apps.operations.placement import GB, Offer
+from apps.operations.scheduling import claims, queue_status
 from apps.workers import hosts, registry
 from apps.workers.models import Worker
 from tests.operations.rows import submitted
@@ -175,6 +177,40 @@ def test_many_looks_at_once_drain_it_once():
         thread.join()
     assert (found, drained()) == (["broken"], ["w-broken"])
     assert Event.objects.filter(what="HOST_DRAINED").count() == 3
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_claim_of_an_operation_that_crashed_and_a_drain_wait_for_no_lock_of_each_other(
+    monkeypatch,
+):
+    runtime("broken", "sound")
+    crashes("broken")
+    Operation.objects.update(state="RESUMING", attempt=1)
+    has_operation, has_workers, found = threading.Event(), threading.Event(), []
+    lock, spare = queue_status.lock_workers, hosts._can_be_spared
+
+    def lock_workers(worker_ids):  # the claim holds the row of its operation now
+        has_operation.set()
+        has_workers.wait(2)  # on SQLite the drain cannot begin before the claim ends
+        lock(worker_ids)
+
+    def can_be_spared(*given):
+        has_workers.set()
+        return spare(*given)
+
+    def drain():
+        has_operation.wait(30)
+        found.extend(hosts.drain_faulty(actor="w"))
+        connection.close()
+
+    monkeypatch.setattr(queue_status, "lock_workers", lock_workers)
+    monkeypatch.setattr(hosts, "_can_be_spared", can_be_spared)
+    thread = threading.Thread(target=drain)
+    thread.start()
+    offer = Offer(kinds=["training"], memory_bytes=8 * GB, disk_bytes=100 * GB, is_node=True)
+    claimed = claims.claim(worker_id="w-sound", host="sound", offer=offer)
+    thread.join()
+    assert (claimed.state, found, drained()) == ("RUNNING", ["broken"], ["w-broken"])
 
 
 @pytest.mark.parametrize("asks", [False, True])

@@ -2,6 +2,7 @@
 
 import http.client
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -16,7 +17,7 @@ import pytest
 from drf_spectacular.generators import SchemaGenerator
 from psycopg import sql
 
-from tests.journey.stack import ROOT, running
+from tests.journey.stack import DATABASE, ROOT, migrated, running
 from tests.waiting import wait_until
 from trainops.launch.servers import postgres_server
 
@@ -60,6 +61,7 @@ def web_server(tmp_path):
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     command = [sys.executable, "-m", "trainops.web", "--port", str(port)]
+    shutil.copy(migrated(), tmp_path / DATABASE)
     env = os.environ | {"TRAINOPS_DATA_DIR": str(tmp_path)}
     process = subprocess.Popen(command, cwd=ROOT, env=env)
     client = httpx.Client(base_url=f"http://127.0.0.1:{port}/api/v1/")

@@ -18,6 +18,7 @@ from apps.operations.attempts import preparation
 from apps.operations.attempts.children import Child, ForkServer, ForkServerUnavailable
 from apps.operations.attempts.finalization import AWAY
 from apps.operations.attempts.node_address import own_address
+from apps.operations.lifecycle import Reason
 from apps.operations.models import Node, Operation
 from apps.operations.scheduling.slots import RunningAttempt, Slots
 from trainops.clock import DatabaseNow
@@ -39,13 +40,14 @@ logger = logging.getLogger(__name__)
 LOOK_SECONDS = 0.25
 EXIT_SECONDS = 5.0
 MAX_OUTPUT_BYTES = 10_000  # that are kept of what its process prints
+STOPPING = "its worker is stopping"
 
 
 def take(worker_id: str, host: str, slots: Slots) -> Node | None:
     """Return what this worker is to start, with its operation; its slots are free already."""
     for node in Node.objects.pending(worker_id).select_related("operation"):
         if slots.gone_at is not None:
-            _end(node, "its worker is stopping")
+            _end(node, STOPPING)
         elif slots.has_room(node.operation.processes, filter(None, node.device.split(","))):
             started = Node.objects.pending(worker_id).filter(pk=node.pk)
             if started.update(started_at=DatabaseNow(), host=host):
@@ -138,7 +140,7 @@ class _Supervision:
             return "this worker could not reach the database"
         if held.must_be_gone_at is not None:
             if not self.is_joined:
-                return "its worker is stopping"
+                return STOPPING
             if now() > held.must_be_gone_at:
                 return "its worker had to go before the attempt ended"
         return ""
@@ -218,6 +220,7 @@ class Gathering:
         self._is_possible = operation.nodes > 1
         self._is_over, self._looked_at = True, 0.0
         self._silence = ""
+        self.reason = Reason.WORKER_LOST  # of the end of the attempt, where there is a problem
 
     def group(self) -> NodeGroup | None:
         """Return the nodes of the attempt; None: there is one only."""
@@ -245,4 +248,6 @@ class Gathering:
         ended = self._rows.exclude(ended_at=None).first()
         if ended is None:
             return ""
+        if ended.problem == STOPPING:  # the restart is not counted
+            self.reason = Reason.SHUTDOWN
         return f"the node {ended.host or ended.worker_id} did not begin: {ended.problem}"

@@ -17,6 +17,7 @@ from apps.operations.attempts import recovery, recovery_records
 from apps.operations.attempts.report_writer import ReportWriter
 from apps.operations.files.uploads import BackgroundCall
 from apps.operations.models import Attempt, Operation, Subtask
+from apps.operations.scheduling import compatibility
 from trainops.kind import KINDS
 from trainops.process.protocol import LedgerState, NodeGroup, Start
 from trainops.runtime import subtasks as port
@@ -24,6 +25,10 @@ from trainops.runtime.checkpoint.manifest import Candidate
 from trainops.runtime.errors import CheckpointCorrupted
 
 DONE = object()
+
+
+class NewerFormat(Exception):
+    """A newer version wrote a checkpoint of the operation: it is not damaged, but not readable."""
 
 
 class Preparation:
@@ -45,8 +50,8 @@ class Preparation:
         """Whether `candidates` is what the child may start from, and its `models` are here.
 
         Raises DirectoryAway where a dataset is not here, OSError where the storage does not answer,
-        CheckpointCorrupted where a model is not whole, and what the database raises; when it is
-        asked again then, it begins anew.
+        NewerFormat where a newer version wrote a checkpoint, CheckpointCorrupted where a model is
+        not whole, and what the database raises; when it is asked again then, it begins anew.
         """
         try:
             return next(self._pieces, DONE) is DONE
@@ -105,6 +110,8 @@ class Preparation:
     def _prepare(self) -> Iterator[None]:
         operation = self.operation
         config = KINDS[operation.kind].parse_config(operation.config)
+        if problem := compatibility.format_problem(operation):
+            raise NewerFormat(problem)
         reading.require_reachable(config.dataset_ids())
         storage_id = place.require()
         self.storage_id = "" if remote.bucket() is not None else storage_id

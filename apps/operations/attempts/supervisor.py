@@ -20,7 +20,7 @@ from apps.operations.attempts.inbox import TICK_SECONDS, Inbox
 from apps.operations.attempts.nodes import Gathering
 from apps.operations.attempts.outages import Outages
 from apps.operations.attempts.outcomes import AttemptOutcome, Interrupted, Superseded
-from apps.operations.attempts.preparation import Preparation, say_corrupted
+from apps.operations.attempts.preparation import NewerFormat, Preparation, say_corrupted
 from apps.operations.attempts.report_writer import ReportWriter
 from apps.operations.attempts.salvage import SalvageDelay
 from apps.operations.attempts.watchdog import Watchdog
@@ -171,6 +171,9 @@ class Supervision:
             return False
         except OSError as error:
             self.verdict = Interrupted(Reason.STORAGE_ERROR, f"nothing to start from: {error}")
+            return False
+        except NewerFormat as error:
+            self.verdict = Interrupted(Reason.PLATFORM_ERROR, str(error))
             return False
         except CheckpointCorrupted as error:
             self.verdict = Interrupted(Reason.CHECKPOINT_CORRUPTED, f"a model it uses: {error}")
@@ -324,7 +327,7 @@ class Supervision:
     def _problem_of_nodes(self) -> Interrupted | None:
         with self.outages.tolerated():
             if problem := self.gathering.problem():
-                return Interrupted(Reason.WORKER_LOST, problem)
+                return Interrupted(self.gathering.reason, problem)
         return None
 
     def _watch(self) -> None:

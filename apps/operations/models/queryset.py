@@ -121,7 +121,8 @@ class OperationQuerySet(models.QuerySet["Operation"]):
         Losing a race is a normal answer: the first move decided.
         """
         with transaction.atomic():
-            row = self.filter(state__in=sources_of(to)).select_for_update().first()
+            rows = self.filter(state__in=sources_of(to))
+            row = rows.select_for_update(no_key=True).first()
             if row is None:
                 return False
             reason = fields.get("reason", "")

@@ -77,7 +77,7 @@ def queue_status_of(
             return _status(question, waiting, workers, left)
         workers = left
     if len(alike := _alike(waiting, workers)) < waiting.need.min_nodes:
-        message = f"Needs {waiting.need.min_nodes} workers that all have GPUs, or all have none"
+        message = f"Needs {waiting.need.min_nodes} workers {_how_alike(alike, workers)}"
         return QueueStatus(BlockingReason.TOO_FEW_WORKERS, f"{message}; {_do(alike)}.")
     return QueueStatus(BlockingReason.SOON, "A worker claims it shortly.")
 
@@ -124,12 +124,26 @@ def _status(
     return QueueStatus(question.code if is_busy else BlockingReason.TOO_FEW_WORKERS, message)
 
 
+def are_alike(need: Need, one: ServingWorker, other: ServingWorker) -> bool:
+    """Whether two workers may compute together: both use GPUs or none, with equal versions."""
+    use_alike = need.device == "cpu" or bool(one.gpus) == bool(other.gpus)
+    return use_alike and one.versions == other.versions
+
+
 def _alike(waiting: WaitingOperation, workers: Sequence[ServingWorker]) -> Sequence[ServingWorker]:
-    """Return the workers that may compute together: all of them use GPUs, or none does."""
-    if waiting.need.nodes == 1 or waiting.need.device == "cpu":
+    """Return the most workers that may compute together."""
+    if waiting.need.nodes == 1:
         return workers
-    with_gpus = [each for each in workers if each.gpus]
-    return max(with_gpus, [each for each in workers if not each.gpus], key=len)
+    groups = ([each for each in workers if are_alike(waiting.need, each, one)] for one in workers)
+    return max(groups, key=len)
+
+
+def _how_alike(alike: Sequence[ServingWorker], workers: Sequence[ServingWorker]) -> str:
+    """Say what the largest group of workers has in common, and the others do not."""
+    if all(each.versions == alike[0].versions for each in workers):
+        return "that all have GPUs, or all have none"
+    found = sorted({", ".join(each.versions) or "unknown versions" for each in workers})
+    return f"with the same versions ({'; '.join(found)})"
 
 
 def _do(workers: Sequence[ServingWorker]) -> str:

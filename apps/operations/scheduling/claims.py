@@ -15,7 +15,14 @@ from apps.installation.counters import COUNTERS
 from apps.operations.lifecycle import Reason, ReportedError, State
 from apps.operations.models import Attempt, Node, Operation, OperationQuerySet
 from apps.operations.placement import Offer, ServingWorker
-from apps.operations.scheduling import crash_loops, gangs, queue_status, restarts, shares
+from apps.operations.scheduling import (
+    compatibility,
+    crash_loops,
+    gangs,
+    queue_status,
+    restarts,
+    shares,
+)
 from apps.operations.scheduling.reservations import available
 from apps.operations.scheduling.saved import with_what_was_saved
 from apps.operations.sharing import max_nodes
@@ -34,13 +41,14 @@ def claim(*, worker_id: str, host: str, offer: Offer) -> Operation | None:
     operations of several processes (see `reservations`). Returns it RUNNING under a new attempt
     with a lease, or None when nothing fits.
     """
-    passed: list[str] = []  # for which another claim was faster, or too little is free
+    passed: list[str] = []  # by another claim, for too little that is free, or for another version
     while Operation.objects.due().fitting(offer).exclude(pk__in=passed).exists():
         known = shares.current()
         waiting = candidates = available(worker_id, offer, known).exclude(pk__in=passed)
         if connection.features.has_select_for_update_skip_locked:
-            # Of its own rows: PostgreSQL locks none of what is joined and may be absent.
-            candidates = waiting.select_for_update(skip_locked=True, of=("self",))
+            # Of its own rows: PostgreSQL locks none of what is joined and may be absent. As an
+            # UPDATE locks them: a process that holds rows of workers may insert an event of it.
+            candidates = waiting.select_for_update(skip_locked=True, of=("self",), no_key=True)
         if not waiting.exists():  # asked first: SQLite has one lock for all who might write
             return None
         with transaction.atomic():
@@ -78,7 +86,12 @@ def _is_promised(candidate: Operation, worker_id: str) -> bool:
 
 
 def _others(candidate: Operation, worker_id: str) -> Sequence[ServingWorker] | None:
-    """Return the other workers of an operation of several nodes; None: too few are free."""
+    """Return the other workers of an operation of several nodes.
+
+    None: too few are free, or the operation is left to workers of another version.
+    """
+    if compatibility.is_left_to_others(candidate, worker_id):
+        return None
     if candidate.nodes == 1:
         return ()
     return gangs.others(candidate, worker_id, queue_status.workers())

@@ -12,7 +12,7 @@ from django.db.models import Q
 
 from apps.operations.models import Node, Operation, OperationQuerySet
 from apps.operations.placement import ServingWorker
-from apps.operations.scheduling.blocking import WaitingOperation, able, free
+from apps.operations.scheduling.blocking import WaitingOperation, able, are_alike, free
 from apps.operations.scheduling.shares import Shares
 from trainops.clock import DatabaseNow
 
@@ -34,13 +34,14 @@ def partners(
 ) -> list[ServingWorker]:
     """Return the workers that could compute it together with this one, itself included.
 
-    Whether they are busy or not. All compute on GPUs, or none does.
+    Whether they are busy or not. All compute on GPUs, or none does, and all have the same versions
+    of trainops and torch.
     """
     workers = able(WaitingOperation(operation.kind, operation.queue, operation.need), known)
-    if operation.nodes == 1 or operation.device == "cpu":
+    mine = next((each for each in known if each.worker_id == worker_id), None)
+    if operation.nodes == 1 or mine is None:
         return workers
-    has_gpus = any(each.gpus for each in known if each.worker_id == worker_id)
-    return [each for each in workers if bool(each.gpus) == has_gpus]
+    return [each for each in workers if are_alike(operation.need, each, mine)]
 
 
 def others(

@@ -245,7 +245,8 @@ def with_state(checkpoint: Checkpoint) -> Checkpoint:
 
 def _parse(path: Path, digest: str, manifest: ManifestJson) -> Checkpoint:
     if (manifest["format"], manifest["version"]) != (FORMAT, VERSION):
-        raise ValueError(f"format {manifest['format']} {manifest['version']} is not known here")
+        found = f"{manifest['format']} {manifest['version']}"
+        raise ValueError(f"got format {found}; this version of trainops reads {FORMAT} {VERSION}")
     artifacts = tuple(_artifact(entry) for entry in manifest["artifacts"])
     names = {artifact.name for artifact in artifacts}
     if STATE not in names or len(names) != len(artifacts):
