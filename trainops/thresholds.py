@@ -124,6 +124,11 @@ class Thresholds(BaseSettings):
     max_upload_bytes: PositiveInt = Field(
         512 * 1024**2, description="Maximum size of an uploaded file in bytes."
     )
+    preempt_after_seconds: NonNegativeFloat = Field(
+        0,
+        description="Seconds that an attempt runs before waiting operations of higher priority may "
+        "have it saved and queued again; 0: never.",
+    )
     max_active_operations_per_person: NonNegativeInt = Field(
         10_000, description="Maximum waiting and running operations per user; 0: no limit."
     )

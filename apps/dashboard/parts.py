@@ -168,8 +168,9 @@ def _header(subject: Subject) -> Mapping[str, object]:
 
 def _explanation(subject: Subject) -> Mapping[str, object]:
     is_bad = subject.operation.self_check in attention.BAD_CHECKS
+    handback_note = subject.attempts[0].handback_note if subject.attempts else ""
     return {
-        "explanation": state_explanations.of(subject.operation, subject.newest),
+        "explanation": state_explanations.of(subject.operation, subject.newest, handback_note),
         "self_check": selfchecks.newest(subject.attempts) if is_bad else None,
         "concerns": [
             (each, _note_of(subject, each), attention.NEXT_STEPS[each])

@@ -31,8 +31,18 @@ class StateExplanation:
     tone: str = "secondary"
 
 
-def of(operation: Operation, newest: Checkpoint | None) -> StateExplanation | None:
-    """Return why the operation is in its state; None where the rest of the page says it."""
+def of(
+    operation: Operation, newest: Checkpoint | None, handback_note: str = ""
+) -> StateExplanation | None:
+    """Return why the operation is in its state; None where the rest of the page says it.
+
+    handback_note: that of its current attempt.
+    """
+    lease = operation.lease_expires_at
+    is_obeyed = lease is not None and lease > timezone.now() and not operation.stop_requested
+    if operation.state == State.RUNNING and handback_note and is_obeyed:
+        text = f"Saved at its next safe point, then queued again: {handback_note}."
+        return StateExplanation(text, "orange")
     explain = EXPLAIN[State(operation.state)]
     return explain(operation, newest)
 
@@ -44,10 +54,20 @@ def _waiting(operation: Operation, newest: Checkpoint | None) -> StateExplanatio
     if wait.code is BlockingReason.PAUSED:
         return StateExplanation(_paused(operation, newest), "orange")
     since = moment(operation.queued_at, "since")
+    queued = format_html(
+        "{} Queued for {}.{}", wait.message, since, _handed_back(operation, newest)
+    )
     if wait.code not in formatting.OBSTACLES:
-        return StateExplanation(format_html("{} Queued for {}.", wait.message, since))
-    look = '{} Queued for {}. <a href="/workers/">View workers</a>'
-    return StateExplanation(format_html(look, wait.message, since), "orange")
+        return StateExplanation(queued)
+    look = '{} <a href="/workers/">View workers</a>'
+    return StateExplanation(format_html(look, queued), "orange")
+
+
+def _handed_back(operation: Operation, newest: Checkpoint | None) -> str:
+    if operation.reason not in (Reason.PREEMPTED, Reason.BUDGET_USED_UP):
+        return ""
+    why, start = Reason(operation.reason).label, _from(operation, newest)
+    return f" It was saved and queued again because {why}; it continues{start.removeprefix(',')}."
 
 
 def _paused(operation: Operation, newest: Checkpoint | None) -> SafeString:

@@ -10,6 +10,7 @@ PENDING ──▶ RUNNING ──▶ COMPLETED
 A cancel is a request beside the state, not a state: the work may end before it hears of it.
 """
 
+from dataclasses import dataclass
 from typing import TypedDict
 
 from django.db.models import TextChoices
@@ -52,6 +53,8 @@ class Reason(TextChoices):
     KILLED_BY_PERSON = "KILLED_BY_PERSON", "killed by a user"
     CANCEL_TIMEOUT = "CANCEL_TIMEOUT", "killed: no safe point before the cancel timeout"
     SHUTDOWN = "SHUTDOWN", "the worker was stopped"
+    PREEMPTED = "PREEMPTED", "an operation of higher priority needed its slots"
+    BUDGET_USED_UP = "BUDGET_USED_UP", "the budget of its owner or project is used up"
     PRUNED = "PRUNED", "stopped early by the pruner of its study"
     DROPPED = "DROPPED", "the parent proceeded without this subtask"
     WORKER_LOST = "WORKER_LOST", "the worker stopped responding"
@@ -80,6 +83,14 @@ class Reason(TextChoices):
     def _missing_(cls, value: object) -> "Reason | None":
         """Find a reason by its older name, as workers and clients of older versions send it."""
         return next((cls(new) for old, new in OLDER_REASONS.items() if old == value), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Handback:
+    """Why the platform has an attempt saved and queued again; the note is that of its end."""
+
+    reason: Reason
+    note: str
 
 
 class ReportedError(TypedDict):

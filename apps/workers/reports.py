@@ -24,7 +24,7 @@ from apps.operations.attempts.outcomes import (
 from apps.operations.attempts.remote_attempts import is_out_of_time
 from apps.operations.lifecycle import OLDER_REASONS, Reason, ReportedError, State
 from apps.operations.models import Attempt, Operation
-from apps.operations.scheduling import claims
+from apps.operations.scheduling import claims, handbacks
 from trainops.clock import seconds_from_now
 
 logger = logging.getLogger(__name__)
@@ -41,6 +41,8 @@ NOT_A_WORKERS = frozenset(
         Reason.PRUNED,
         Reason.WORKER_LOST,
         Reason.LEASE_LOST,
+        Reason.PREEMPTED,
+        Reason.BUDGET_USED_UP,
     }
 )
 RECORDED_AS = {
@@ -164,6 +166,8 @@ def _ending(operation: Operation, ended: Ended) -> AttemptOutcome:
             return Cancelled(Reason.KILLED_BY_PERSON, "killed")
         if operation.stop_requested:
             return Cancelled(Reason.CANCELLED_BY_PERSON, "stopped at a safe point")
+        if (handback := handbacks.of_attempt(operation.pk, operation.attempt)) is not None:
+            return Interrupted(handback.reason, handback.note)
         return Interrupted(Reason.SHUTDOWN, "the worker stopped it without a request")
     error: ReportedError = {"code": "", "message": "", "traceback": ""}
     if ended.error:

@@ -17,7 +17,7 @@ from apps.installation import counters, schema
 from apps.operations.attempts.children import ForkServer
 from apps.operations.attempts.work import RUNTIME, WorkerRuntime, work_until_idle
 from apps.operations.models import Operation
-from apps.operations.scheduling import claims, gangs, sweeps
+from apps.operations.scheduling import claims, gangs, handbacks, sweeps
 from apps.operations.scheduling.slots import RunningAttempt
 from apps.workers import clock_skew, fleet, maintenance, neighbours, registry, reports, worker_end
 from apps.workers.inventory import capabilities, memory_bytes, visible_devices
@@ -233,12 +233,15 @@ class WorkerProcess:
         return False
 
     def _read_stop_requests(self) -> None:
-        """Read the stop requests of all that run here in one SELECT, then look for work."""
+        """Read what is requested of all that runs here in two SELECTs, then look for work."""
         held = {each.operation_id: each for each in self.runtime.slots.all()}
         requests = Operation.objects.filter(pk__in=held).exclude(stop_requested="")
         for operation_id, attempt, stop in requests.values_list("pk", "attempt", "stop_requested"):
             if held[operation_id].attempt == attempt:
                 held[operation_id].stop = stop
+        leaders = {(each.operation_id, each.attempt): each for each in self.runtime.slots.all()}
+        for key, handback in handbacks.requested(leaders).items():
+            leaders[key].handback = handback
         self._look_for_work()
 
     def _look_for_work(self) -> None:

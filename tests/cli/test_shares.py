@@ -27,8 +27,11 @@ def test_shares_are_set_listed_and_deleted(cli, admin):
     assert {" ".join(line.split()) for line in shown.splitlines()[1:]} == {
         "ana - - 2 1 0 0", "- vision ana 1 1 of 4 0 of 2 0 of 100",
     }  # fmt: skip
+    cli("shares", "set", "ana", "--not-preemptible")
+    assert Share.objects.get(owner=admin).preemptible is False
     cli("shares", "set", "ana")  # replaces it
-    assert Share.objects.get(owner=admin).weight == 1
+    share = Share.objects.get(owner=admin)
+    assert (share.weight, share.preemptible) == (1, True)
     assert cli("shares", "rm", "--project", "vision").exit_code == ExitCode.OK
     assert [each["owner"] for each in cli("shares", "ls", "-o", "json").json] == ["ana"]
     assert cli("shares", "rm", "--project", "vision").exit_code == ExitCode.NOT_FOUND

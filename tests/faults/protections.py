@@ -27,6 +27,7 @@ PREFIX = "tests/buckets/test_prefixes.py"
 GANGS = "tests/operations/test_gangs.py"
 NODES = "tests/ranks/test_nodes.py"
 BACKUPS = "tests/backups/test_backups.py"
+PREEMPTION = "tests/operations/test_preemption.py"
 PROJECTS = "tests/api/test_projects.py"
 
 
@@ -48,6 +49,48 @@ class Protection:
 
 
 PROTECTIONS = [
+    Protection(
+        "an operation is preempted only after a minimum run time",
+        "apps.operations.scheduling.preemption:_candidates",
+        "timedelta(seconds=limits.preempt_after_seconds)",
+        "timedelta()",
+        f"{PREEMPTION}::test_these_are_not_preempted",
+    ),
+    Protection(
+        "an operation is preempted only with a checkpoint of its attempt",
+        "apps.operations.scheduling.preemption:_candidates",
+        "Exists(saved),\n~Exists",
+        "~Exists",
+        f"{PREEMPTION}::test_these_are_not_preempted",
+    ),
+    Protection(
+        "an operation is preempted only for one of higher priority",
+        "apps.operations.scheduling.preemption:_chosen",
+        "if each.operation.priority >= operation.priority:",
+        "if False:",
+        f"{PREEMPTION}::test_operations_of_equal_or_higher_priority_are_not_preempted",
+    ),
+    Protection(
+        "for a waiting operation one set of operations is preempted at once",
+        "apps.operations.scheduling.preemption:_request",
+        "if waiting.first() is None or _recent(operation).exists():",
+        "if waiting.first() is None:",
+        f"{PREEMPTION}::test_processes_that_look_at_once_choose_one_set",
+    ),
+    Protection(
+        "all operations of a set are preempted, or none",
+        "apps.operations.scheduling.preemption:_request",
+        "raise _Changed",
+        "pass",
+        f"{PREEMPTION}::test_one_that_ends_meanwhile_preempts_nothing_in_its_place",
+    ),
+    Protection(
+        "slots that were freed by preemption are kept where they were freed",
+        "apps.operations.scheduling.reservations:_is_near",
+        "each.worker_id not in freed,",
+        "False,",
+        f"{PREEMPTION}::test_freed_slots_are_kept_on_the_worker_where_they_are_freed",
+    ),
     Protection(
         "only members submit to a project that has members",
         "apps.operations.requests.submission:submit",

@@ -85,13 +85,14 @@ def test_the_check_tells_what_has_to_be_done(installation):
     assert CONTRACTED in found["message"]
 
     installation.execute("DELETE FROM django_migrations WHERE name LIKE '0999%'")
-    pending = ["operations.0040_project_members"]  # a further table
-    installation.execute("DELETE FROM django_migrations WHERE name = '0040_project_members'")
+    pending = ["operations.0041_preemption"]  # further columns
+    installation.execute("DELETE FROM django_migrations WHERE name = '0041_preemption'")
     code, found = installation.check()
     assert (code, found["verdict"], found["pending"]) == (0, "rolling", pending)
 
-    pending[:0] = ["operations.0038_nodes", "operations.0039_shares"]
-    for name in ("0038_nodes", "0039_shares"):
+    earlier = "0038_nodes", "0039_shares", "0040_project_members"
+    pending[:0] = [f"operations.{name}" for name in earlier]
+    for name in earlier:
         installation.execute("DELETE FROM django_migrations WHERE name = ?", name)
     code, found = installation.check()
     assert (code, found["verdict"], found["pending"]) == (1, "stop first", pending)

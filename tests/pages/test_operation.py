@@ -123,6 +123,16 @@ class TestExplanation:
         operation.row.update(reason="WORKER_LOST")
         assert "Reason: the worker stopped responding" in explanation_of(page, operation)
 
+    def test_a_preempted_operation(self, page, ana):
+        later = timezone.now() + timedelta(seconds=60)
+        operation = making.operation(ana, "RUNNING", attempt=1, lease_expires_at=later)
+        note = "makes room for op_x of priority 3"
+        making.attempt(operation, handback_reason="PREEMPTED", handback_note=note)
+        assert f"then queued again: {note}." in explanation_of(page, operation)
+        operation.row.update(state="RESUMING", reason="PREEMPTED", lease_expires_at=None)
+        expected = "because an operation of higher priority needed its slots; it continues from"
+        assert expected in explanation_of(page, operation)
+
     def test_a_silent_worker(self, page, ana):
         past = timezone.now() - timedelta(seconds=5)
         operation = making.operation(ana, "RUNNING", lease_expires_at=past)

@@ -10,9 +10,10 @@ from django.utils import timezone
 from apps.checkpoints.models import Checkpoint
 from apps.operations.attempts import work
 from apps.operations.attempts.report_writer import ReportWriter
+from apps.operations.lifecycle import Handback, Reason
 from apps.operations.models import Attempt
 from apps.operations.requests import services
-from apps.operations.scheduling import queue_status
+from apps.operations.scheduling import handbacks, queue_status
 from apps.operations.scheduling.reservations import available
 from apps.operations.scheduling.shares import current
 from apps.operations.scheduling.slots import RunningAttempt, Slots
@@ -210,6 +211,20 @@ class TestOverHTTP:
         assert answer == {"directive": "preempt", "reason": "SHUTDOWN"}
         worker.data("POST", f"{attempt}/end", {"outcome": "cancelled"})
         assert services.get(operation.pk).state == "RESUMING"
+
+    def test_a_preempted_attempt_is_handed_back(self, worker):
+        worker.register()
+        operation = rows.submitted(restart={"policy": "never"})
+        attempt = worker.claim()
+        handback = Handback(Reason.PREEMPTED, "makes room for another")
+        assert handbacks.request(services.get(operation.pk), handback, actor="beat")
+        progress = {"step": 1, "total_steps": 9}
+        answer = worker.data("POST", f"{attempt}/progress", progress)
+        assert answer == {"directive": "preempt", "reason": "PREEMPTED"}
+        worker.data("POST", f"{attempt}/end", {"outcome": "cancelled"})
+        after = services.get(operation.pk)
+        assert (after.state, after.reason) == ("RESUMING", "PREEMPTED")
+        assert after.attempts.get().note.startswith("makes room for another; nothing")
 
     @pytest.mark.parametrize("seconds", [-1, "soon", 10**9])
     def test_an_end_is_a_number_of_seconds(self, worker, seconds):

@@ -77,6 +77,13 @@ def set_share(
         bool,
         typer.Option("--members-only", help="Only members and admins submit to the project."),
     ] = False,
+    not_preemptible: Annotated[
+        bool,
+        typer.Option(
+            "--not-preemptible",
+            help="Operations of higher priority do not preempt its running operations.",
+        ),
+    ] = False,
     weight: Annotated[float, typer.Option(help="Weight in the order of claims.")] = 1.0,
     slots: Annotated[
         int | None, typer.Option(min=0, help="Maximum slots in use; by default no limit.")
@@ -96,6 +103,7 @@ def set_share(
         **_whose(username, project),
         "members": members or [],
         "members_only": members_only,
+        "preemptible": not not_preemptible,
         "weight": weight,
         "max_slots": slots,
         "max_gpus": gpus,

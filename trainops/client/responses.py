@@ -179,6 +179,7 @@ class Share(TypedDict):
     project: str
     members_only: bool
     members: list[str]
+    preemptible: bool
     weight: float
     max_slots: int | None
     max_gpus: int | None

@@ -29,8 +29,8 @@ class ShareAdmin(ReadOnlyAdmin):
     search_fields = ("owner__username", "project")
     ordering = ("owner__username", "project")
     fields = (
-        "owner", "project", "members_only", "members", "weight", "max_slots", "max_gpus",
-        "gpu_hours_per_week",
+        "owner", "project", "members_only", "members", "preemptible", "weight", "max_slots",
+        "max_gpus", "gpu_hours_per_week",
     )  # fmt: skip
     form = ShareForm
     filter_horizontal = ("members",)

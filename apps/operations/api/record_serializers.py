@@ -34,6 +34,9 @@ class AttemptSerializer(serializers.Serializer[Any]):
     outcome = serializers.ChoiceField(choices=Attempt.Outcome.choices)
     reason = serializers.ChoiceField(choices=Reason.choices[1:], allow_blank=True)
     note = serializers.CharField(allow_blank=True)
+    preempted_for = serializers.CharField(
+        allow_blank=True, help_text="Operation of higher priority that it makes room for."
+    )
     from_step = serializers.IntegerField(allow_null=True)
     to_step = serializers.IntegerField()
     receipt = serializers.DictField(allow_null=True, help_text="Restored parts of the state.")

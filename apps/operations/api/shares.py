@@ -58,6 +58,11 @@ class ShareRequestSerializer(StrictSerializer):
         required=False,
         help_text="Usernames of the users who may submit to the project, besides admins.",
     )
+    preemptible = serializers.BooleanField(
+        required=False,
+        default=True,
+        help_text="Whether operations of higher priority may preempt its running operations.",
+    )
     weight = serializers.FloatField(
         min_value=MIN_WEIGHT, max_value=MAX_WEIGHT, required=False, default=1.0
     )
@@ -89,6 +94,9 @@ class UsedShareSerializer(serializers.Serializer[Any]):
     members = serializers.ListField(
         child=serializers.CharField(),
         help_text="Users who may submit to the project, besides admins.",
+    )
+    preemptible = serializers.BooleanField(
+        help_text="Whether operations of higher priority may preempt its running operations."
     )
     weight = serializers.FloatField()
     max_slots = serializers.IntegerField(allow_null=True)

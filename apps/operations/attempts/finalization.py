@@ -12,7 +12,7 @@ from apps.operations.attempts.outcomes import AttemptOutcome, Cancelled, Complet
 from apps.operations.attempts.report_writer import ReportWriter
 from apps.operations.lifecycle import Reason, State
 from apps.operations.models import Attempt, Operation
-from apps.operations.scheduling import claims
+from apps.operations.scheduling import claims, restarts
 from apps.operations.scheduling.poison import own_fault
 from apps.operations.scheduling.saved import with_what_was_saved
 from apps.operations.scheduling.slots import RunningAttempt
@@ -22,9 +22,9 @@ from trainops.statement_timeout import at_most
 logger = logging.getLogger(__name__)
 AWAY = (OperationalError, InterfaceError, InternalError)  # a later try may go through
 RETRY_SECONDS = 1.0
-STOPPED = frozenset({Reason.SHUTDOWN, Reason.TIME_LIMIT, Reason.LEASE_LOST, Reason.STALLED})
+STOPPED = restarts.FREE | {Reason.TIME_LIMIT, Reason.LEASE_LOST, Reason.STALLED}
 OUTCOMES = {
-    Reason.SHUTDOWN: Attempt.Outcome.PREEMPTED,
+    **dict.fromkeys(restarts.FREE, Attempt.Outcome.PREEMPTED),
     Reason.LEASE_LOST: Attempt.Outcome.LOST,
     Reason.WORKER_LOST: Attempt.Outcome.LOST,
 }

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from apps.operations.lifecycle import Reason, ReportedError
+from apps.operations.lifecycle import Handback, Reason, ReportedError
 from trainops.process import exit_codes
 from trainops.process.protocol import Ended, Failed, Stopped, Succeeded
 from trainops.signal_names import signal_name
@@ -54,25 +54,42 @@ AttemptOutcome = Completed | Cancelled | Interrupted | Superseded
 
 
 def of_message(
-    message: Ended, *, is_asked: bool, is_out_of_time: bool, memory_ran_out: bool = False
+    message: Ended,
+    *,
+    is_asked: bool,
+    is_out_of_time: bool,
+    memory_ran_out: bool = False,
+    handback: Handback | None = None,
 ) -> AttemptOutcome:
-    """Return the outcome that a child sent. is_asked: its supervisor asked it to save and stop."""
+    """Return the outcome that a child sent.
+
+    is_asked: its supervisor asked it to save and stop; handback: for the platform, not because
+    its worker was stopped.
+    """
     match message:
         case Succeeded(result=result):
             is_spent = result.get("reason") == Reason.PRIVACY_BUDGET
             return Completed(result, Reason.PRIVACY_BUDGET if is_spent else Reason.NONE)
         case Stopped() if is_out_of_time:
             return Interrupted(Reason.TIME_LIMIT, "it reached its time limit")
+        case Stopped():
+            return _stopped(message, is_asked=is_asked, handback=handback)
+        case Failed():
+            return _failed(message, memory_ran_out=memory_ran_out)
+
+
+def _stopped(message: Stopped, *, is_asked: bool, handback: Handback | None) -> AttemptOutcome:
+    match message:
         case Stopped(directive="CANCEL"):
             return Cancelled(Reason.CANCELLED_BY_PERSON, "stopped at a safe point")
         case Stopped(is_signalled=True) if not is_asked:
             return Interrupted(Reason.SHUTDOWN, "stopped because its process got a signal to stop")
         case Stopped() if not is_asked:
             return Interrupted(Reason.LEASE_LOST, "stopped because its lease was not renewed")
-        case Stopped():
+        case Stopped() if handback is not None:
+            return Interrupted(handback.reason, handback.note)
+        case _:
             return Interrupted(Reason.SHUTDOWN, "stopped because its worker was stopped or drained")
-        case Failed():
-            return _failed(message, memory_ran_out=memory_ran_out)
 
 
 def _failed(message: Failed, *, memory_ran_out: bool) -> Interrupted:

@@ -19,7 +19,7 @@ from apps.operations.attempts.report_writer import ReportWriter
 from apps.operations.errors import NotAllowed, StorageUnavailable
 from apps.operations.lifecycle import Reason
 from apps.operations.models import Attempt, Operation
-from apps.operations.scheduling import claims
+from apps.operations.scheduling import claims, handbacks
 from trainops.process.protocol import MediaLogged, ProgressUpdate
 from trainops.runtime.durations import max_seconds
 from trainops.runtime.errors import CheckpointCorrupted
@@ -134,6 +134,9 @@ def directive(operation: Operation) -> RemoteDirective:
         return RemoteDirective("kill", Reason.STALLED)
     if is_out_of_time(operation):
         return RemoteDirective("preempt", Reason.TIME_LIMIT)
+    key = operation.pk, operation.attempt
+    if (handback := handbacks.requested([key]).get(key)) is not None:
+        return RemoteDirective("preempt", handback.reason)
     return RemoteDirective(PROCEED)
 
 

@@ -7,6 +7,7 @@ from apps.operations.attempts.attempt_log import AttemptLog, Level
 from apps.operations.attempts.outcomes import AttemptOutcome, Cancelled, Completed, Interrupted
 from apps.operations.attention import BAD_CHECKS
 from apps.operations.lifecycle import Reason
+from apps.operations.scheduling import restarts
 from trainops.kind import Kind
 from trainops.process.protocol import Corrupted, Directive, Finding, ProgressUpdate
 from trainops.quantities import number, size
@@ -19,7 +20,7 @@ LINES_PER_SECOND = 2.0  # after a burst
 QUIET_SECONDS = 10.0  # after so long, other points have a line, too
 MAX_METRICS = 12  # of one line
 PLACES = ("epoch", "round", "episode", "iteration")  # metrics that say where a point is
-PLANNED = frozenset({Reason.SHUTDOWN, Reason.TIME_LIMIT})
+PLANNED = restarts.FREE | {Reason.TIME_LIMIT}
 
 
 @dataclass(slots=True)

@@ -129,6 +129,7 @@ class Supervision:
                 is_asked=self.watch.sent == "PREEMPT",
                 is_out_of_time=self.watch.is_out_of_time,
                 memory_ran_out=self.memory.ran_out(),
+                handback=None if self.running.is_unwanted else self.running.handback,
             )
         return outcomes.of_exit(self.child.exit_code, memory_ran_out=self.memory.ran_out())
 

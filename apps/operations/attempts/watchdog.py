@@ -95,8 +95,10 @@ class Watchdog:
         """Its child has not started the job, so there is nothing to save or to stop."""
         if self.running.stop == Operation.Stop.CANCEL:
             return Cancelled(Reason.CANCELLED_BY_PERSON, "stopped before it began")
-        if self.running.must_be_gone_at is not None or self.running.is_to_leave:
+        if self.running.is_unwanted:
             return Interrupted(Reason.SHUTDOWN, "its worker was stopped before it began")
+        if (handback := self.running.handback) is not None:
+            return Interrupted(handback.reason, f"{handback.note}; before it began")
         return None
 
     def _ending_by_stall(self) -> AttemptOutcome | None:
@@ -128,5 +130,5 @@ class Watchdog:
         longest = self.longest_seconds
         if longest and self.spent_before + self.elapsed_seconds > longest:
             self.is_out_of_time = True
-        is_unwanted = self.running.must_be_gone_at is not None or self.running.is_to_leave
+        is_unwanted = self.running.is_unwanted or self.running.handback is not None
         return "PREEMPT" if self.is_out_of_time or is_unwanted else None

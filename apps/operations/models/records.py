@@ -35,6 +35,22 @@ class Attempt(models.Model):
     outcome = models.CharField(max_length=10, choices=Outcome.choices, default=Outcome.RUNNING)
     reason = models.CharField(max_length=24, choices=Reason.choices, blank=True)
     note = models.TextField(blank=True)
+    handback_reason = models.CharField(
+        max_length=24,
+        choices=Reason.choices,
+        blank=True,
+        default="",
+        db_default="",
+        help_text="Why the platform asked for it to be saved and queued again.",
+    )
+    handback_note = models.TextField(blank=True, default="", db_default="")
+    preempted_for = models.CharField(
+        max_length=64,
+        blank=True,
+        default="",
+        db_default="",
+        help_text="Operation that it makes room for.",
+    )
     from_step = models.PositiveBigIntegerField(null=True, blank=True)
     to_step = models.PositiveBigIntegerField(default=0)
     measured_to = models.PositiveBigIntegerField(
@@ -50,7 +66,14 @@ class Attempt(models.Model):
         constraints = [
             models.UniqueConstraint(fields=["operation", "number"], name="one_attempt_per_number")
         ]
-        indexes = [models.Index(fields=["ended_at"], name="attempts_of_late")]
+        indexes = [
+            models.Index(fields=["ended_at"], name="attempts_of_late"),
+            models.Index(
+                fields=["preempted_for"],
+                condition=Q(preempted_for__gt=""),
+                name="attempts_preempted",
+            ),
+        ]
 
     def __str__(self) -> str:
         return f"{self.operation_id} attempt {self.number}"

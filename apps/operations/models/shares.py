@@ -40,6 +40,11 @@ class Share(models.Model):
         validators=[MinValueValidator(MIN_WEIGHT), MaxValueValidator(MAX_WEIGHT)],
         help_text="Part of the slots in proportion to other owners or projects.",
     )
+    preemptible = models.BooleanField(
+        default=True,
+        db_default=True,
+        help_text="Whether operations of higher priority may preempt its running operations.",
+    )
     max_slots = models.PositiveIntegerField(
         null=True, blank=True, help_text="Maximum slots of running operations."
     )

@@ -28,6 +28,7 @@ class UsedShare(TypedDict):
     project: str
     members_only: bool
     members: list[str]
+    preemptible: bool
     weight: float
     max_slots: int | None
     max_gpus: int | None
@@ -35,7 +36,7 @@ class UsedShare(TypedDict):
     used: Use
 
 
-LIMITS = ("weight", "max_slots", "max_gpus", "gpu_hours_per_week")
+LIMITS = ("preemptible", "weight", "max_slots", "max_gpus", "gpu_hours_per_week")
 
 
 def save(share: Share, members: Iterable[User]) -> Share:
@@ -78,6 +79,7 @@ def _used(share: Share, known: Shares) -> UsedShare:
         "project": share.project,
         "members_only": share.members_only,
         "members": sorted(each.get_username() for each in share.members.all()),
+        "preemptible": share.preemptible,
         "weight": share.weight,
         "max_slots": share.max_slots,
         "max_gpus": share.max_gpus,

@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TypedDict, cast
 
+from django.conf import settings
 from django.db.models import F
 from django.utils import timezone
 
@@ -16,7 +17,12 @@ from apps.operations.lifecycle import WAITING, Reason, State
 from apps.operations.models import Attempt, Node, Operation
 from apps.operations.placement import Need, ServingWorker
 from apps.operations.scheduling import shares
-from apps.operations.scheduling.blocking import QueueStatus, WaitingOperation, queue_status_of
+from apps.operations.scheduling.blocking import (
+    BlockingReason,
+    QueueStatus,
+    WaitingOperation,
+    queue_status_of,
+)
 from apps.operations.scheduling.shares import Shares
 
 
@@ -96,7 +102,12 @@ def of(row: WaitingRow) -> QueueStatus | None:
     if row["state"] not in WAITING:
         return None
     known = shares.current()
-    return _explained(row, workers(), known, num_ahead=_num_ahead(row, known))
+    status = _explained(row, workers(), known, num_ahead=_num_ahead(row, known))
+    if status.code is BlockingReason.WORKERS_BUSY and (number := _num_preempted(row["id"])):
+        saved = "1 operation" if number == 1 else f"{number} operations"
+        message = f"{status.message} {saved} of lower priority will be saved to make room for it."
+        return replace(status, message=message)
+    return status
 
 
 def of_operation(operation: Operation) -> QueueStatus | None:
@@ -191,6 +202,13 @@ def _need(row: NeedRow) -> Need:
         min_nodes=row["min_nodes"],
         first_checkpoint_seconds=row["first_checkpoint_seconds"],
     )
+
+
+def _num_preempted(operation_id: str) -> int:
+    """Return how many running operations are saved to make room for an operation."""
+    if not settings.THRESHOLDS.preempt_after_seconds:
+        return 0
+    return Attempt.objects.filter(preempted_for=operation_id, ended_at=None).count()
 
 
 def _num_ahead(row: WaitingRow, known: Shares) -> int:

@@ -12,7 +12,7 @@ from django.db.models import Q
 
 from apps.operations.models import Operation, OperationQuerySet
 from apps.operations.placement import Need, Offer, ServingWorker
-from apps.operations.scheduling import gangs, queue_status
+from apps.operations.scheduling import gangs, preemption, queue_status
 from apps.operations.scheduling.shares import Shares, current
 
 MAX_LOOKED_AT = 20  # operations of several processes or nodes, the next first
@@ -69,6 +69,7 @@ def _reserved_for(
 def _is_near(worker_id: str, operation: Operation, known: Sequence[ServingWorker]) -> bool:
     """Whether this worker is one of those with the fewest slots and GPUs to free.
 
+    Those on which other operations are preempted for it come first.
     Where there are too few workers for all its nodes, none makes room.
     """
     workers = gangs.partners(operation, worker_id, known)
@@ -76,8 +77,14 @@ def _is_near(worker_id: str, operation: Operation, known: Sequence[ServingWorker
         return True  # this one is not known yet
     if len(workers) < operation.min_nodes:
         return False
+    freed = preemption.workers_of(operation)
     by_missing = sorted(
-        workers, key=lambda each: (_num_missing(operation.need, each), each.worker_id)
+        workers,
+        key=lambda each: (
+            each.worker_id not in freed,
+            _num_missing(operation.need, each),
+            each.worker_id,
+        ),
     )
     return worker_id in [each.worker_id for each in by_missing[: operation.min_nodes]]
 

@@ -6,7 +6,8 @@ from typing import TypedDict
 from apps.operations.lifecycle import Reason
 from trainops import backoff
 
-FREE = frozenset({Reason.SHUTDOWN})  # stopped by a shutdown: no penalty
+# Saved and handed back for the platform: no penalty.
+FREE = frozenset({Reason.SHUTDOWN, Reason.PREEMPTED, Reason.BUDGET_USED_UP})
 PLATFORM = frozenset(
     {
         Reason.WORKER_LOST,

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from apps.operations.lifecycle import Handback
 from apps.operations.placement import Device, FreeSlot
 from trainops.process.protocol import now
 from trainops.serving import NUM_WAIT_SLOTS
@@ -24,8 +25,14 @@ class RunningAttempt:
     stop: str = ""  # Operation.Stop
     must_be_gone_at: float | None = None  # boot clock: the worker is going
     is_to_leave: bool = False  # it only waits for others here, and may do so elsewhere
+    handback: Handback | None = None  # what the platform asked for
     is_lost: bool = False  # the database said that another owns it, or none
     child_seconds: float = 0.0
+
+    @property
+    def is_unwanted(self) -> bool:
+        """Whether this worker is to have it no longer."""
+        return self.must_be_gone_at is not None or self.is_to_leave
 
 
 @dataclass(slots=True)
