@@ -2,8 +2,46 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 from apps.operations.placement import Need
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """The hours of a period, and what is used of them. None: no limit."""
+
+    period: str  # "this week", "this month", "in total"
+    renewed_at: datetime | None = None  # None: never
+    gpu_hours: float | None = None
+    compute_hours: float | None = None  # times processes
+    used_gpu_hours: float = 0.0
+    used_compute_hours: float = 0.0
+
+    @property
+    def unused(self) -> "Budget":
+        return replace(self, used_gpu_hours=0.0, used_compute_hours=0.0)
+
+    def problem(self, *, on_gpus: bool) -> str:
+        """Return what is used up, after the name of an owner or a project; "": nothing."""
+        if _is_reached(self.used_compute_hours, self.compute_hours):
+            return self._problem("compute", self.used_compute_hours, self.compute_hours or 0)
+        if on_gpus and _is_reached(self.used_gpu_hours, self.gpu_hours):
+            return self._problem("GPU", self.used_gpu_hours, self.gpu_hours or 0)
+        return ""
+
+    def _problem(self, what: str, used: float, limit: float) -> str:
+        if limit == 0:
+            return f"has a budget of 0 {what} hours"
+        renewal = "it is not renewed"
+        if self.renewed_at is not None:
+            renewal = f"it is renewed on {self.renewed_at:%Y-%m-%d at %H:%M} UTC"
+        budget = f"{used:.1f} of {limit:g} {what} hours of its budget {self.period}"
+        return f"has used {budget}; {renewal}"
+
+
+def _is_reached(used: float, limit: float | None) -> bool:
+    return limit is not None and used >= limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,22 +59,32 @@ class Allowance:
     slots: int = 0
     gpus: int = 0
     gpu_hours: float = 0.0  # of this week
+    budget: Budget | None = None  # when it is used up, running operations are handed back
 
     @property
     def has_limits(self) -> bool:
-        limits = self.max_slots, self.max_gpus, self.max_gpu_hours
+        limits = self.max_slots, self.max_gpus, self.max_gpu_hours, self.budget
         return any(each is not None for each in limits)
 
     @property
     def slots_left(self) -> int | None:
+        if self.budget_problem(on_gpus=False):
+            return 0
         return None if self.max_slots is None else max(0, self.max_slots - self.slots)
 
     @property
     def gpus_left(self) -> int | None:
-        """Return how many more GPUs it may use; none once the GPU hours of the week are used."""
+        """Return how many more GPUs it may use; none once its GPU hours are used."""
+        if self.budget_problem(on_gpus=True):
+            return 0
         if self.max_gpu_hours is not None and self.gpu_hours >= self.max_gpu_hours:
             return 0
         return None if self.max_gpus is None else max(0, self.max_gpus - self.gpus)
+
+    def budget_problem(self, *, on_gpus: bool) -> str:
+        """Say which budget is used up; "": none."""
+        problem = self.budget.problem(on_gpus=on_gpus) if self.budget else ""
+        return f"{self.name} {problem}" if problem else ""
 
     def max_nodes(self, need: Need, *, on_gpus: bool) -> int | None:
         """Return how many nodes of an operation it allows now; None: any number."""
@@ -54,10 +102,13 @@ class Allowance:
     @property
     def unused(self) -> "Allowance":
         """Return the same limits with nothing used."""
-        return replace(self, slots=0, gpus=0, gpu_hours=0.0)
+        budget = self.budget.unused if self.budget else None
+        return replace(self, slots=0, gpus=0, gpu_hours=0.0, budget=budget)
 
     def explain(self, need: Need, *, on_gpus: bool) -> str:
         """Say which limit keeps an operation that it does not allow from starting."""
+        if problem := self.budget_problem(on_gpus=on_gpus):
+            return problem
         if on_gpus and self.allows(need, on_gpus=False):
             if self.max_gpu_hours == 0:
                 return f"{self.name} may use no GPU"

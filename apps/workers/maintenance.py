@@ -22,7 +22,7 @@ from apps.notifications import alerts, deliveries, digests
 from apps.operations import outbox
 from apps.operations.files import exports
 from apps.operations.points import extremes, packing
-from apps.operations.scheduling import preemption, stuck, sweeps
+from apps.operations.scheduling import budgets, preemption, stuck, sweeps
 from apps.sinks import services as sinks
 from apps.workers import hosts, load, neighbours
 from apps.workers.loops import BackgroundLoops, report
@@ -45,6 +45,7 @@ def sweep(*, actor: str) -> None:
         partial(neighbours.recover_ended, actor=actor),
         partial(sweeps.sweep, actor=actor),
         partial(stuck.WATCH.check, actor=actor),
+        partial(budgets.enforce, actor=actor),
         partial(preemption.preempt, actor=actor),
         outbox.deliver,
         partial(hosts.drain_faulty, actor=actor),

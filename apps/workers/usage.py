@@ -1,4 +1,4 @@
-"""The hours that attempts computed in each week, by project, owner or kind; by two queries."""
+"""The hours that attempts computed in each week, by project, owner or kind; by three queries."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,6 +9,7 @@ from django.db.models import Count, DurationField, ExpressionWrapper, F, Sum
 from django.db.models.functions import TruncWeek
 from django.utils import timezone
 
+from apps.operations.models import PastUse
 from apps.operations.models.compute_time import (
     END,
     FACTORS,
@@ -23,6 +24,7 @@ NAMES: dict[By, str] = {
     "owner": "operation__owner__username",
     "kind": "operation__kind",
 }
+PAST_NAMES: dict[By, str] = {"project": "project", "owner": "owner__username", "kind": "kind"}
 WEEK = timedelta(weeks=1)
 
 
@@ -47,7 +49,8 @@ class Usage:
 def weekly_usage(by: By, num_weeks: int) -> list[Usage]:
     """Return the usage in this week and those before it, without weeks in which nothing ran.
 
-    The newest week comes first, and in it who used most. A running attempt counts until now.
+    The newest week comes first, and in it who used most. A running attempt counts until now, and
+    attempts of deleted operations count with the owner and project that these had.
     """
     first_week = monday_of(timezone.now()) - (num_weeks - 1) * WEEK
     attempts = computing_since(first_week).annotate(
@@ -70,6 +73,15 @@ def weekly_usage(by: By, num_weeks: int) -> list[Usage]:
     for row in across.iterator():
         for week, time in _by_week(max(row["started_at"], first_week), row["end"]):
             usage(week, row["name"]).add(time, row["processes"], row["num_gpus"])
+    past: Any = PastUse.objects.filter(day__gte=first_week.date()).order_by()
+    for row in past.values(
+        "day", "num_attempts", "compute_seconds", "gpu_seconds", name=F(PAST_NAMES[by])
+    ):
+        monday = monday_of(datetime.combine(row["day"], datetime.min.time(), UTC))
+        kept = usage(monday, row["name"])
+        kept.num_attempts += row["num_attempts"]
+        kept.compute_hours += row["compute_seconds"] / HOUR_SECONDS
+        kept.gpu_hours += row["gpu_seconds"] / HOUR_SECONDS
     return sorted(found.values(), key=_place)
 
 

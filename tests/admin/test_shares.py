@@ -8,7 +8,10 @@ from trainops.http.models import AuditEntry
 
 pytestmark = pytest.mark.django_db
 ADD = "/admin/operations/share/add/"
-FIELDS = {"owner": "", "project": "", "weight": "1", "max_slots": "", "max_gpus": ""}
+FIELDS = {
+    "owner": "", "project": "", "weight": "1", "max_slots": "", "max_gpus": "",
+    "budget_period": "week",
+}  # fmt: skip
 
 
 @pytest.fixture

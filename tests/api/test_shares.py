@@ -23,7 +23,10 @@ def test_an_admin_sets_replaces_and_deletes_a_share(admin_client):
     assert (second["weight"], second["max_slots"], second["max_gpus"]) == (1, None, 1)
     rows.claimed(ana)
     (listed,) = admin_client.get(URL).json()["data"]
-    assert listed["used"] == {"slots": 1, "gpus": 0, "gpu_hours": 0}
+    assert listed["used"] == {
+        "slots": 1, "gpus": 0, "gpu_hours": 0, "budget_gpu_hours": 0, "budget_compute_hours": 0,
+    }  # fmt: skip
+    assert (listed["budget_period"], listed["budget_renewed_at"]) == ("week", None)
     address = f"{URL}/{first['share_id']}"
     assert admin_client.delete(address).status_code == 200
     assert admin_client.delete(address).json()["error"]["code"] == "SHARE_NOT_FOUND"
@@ -39,6 +42,9 @@ def test_an_admin_sets_replaces_and_deletes_a_share(admin_client):
         ({"project": "vision", "weight": "nan"}, "weight"),
         ({"project": "vision", "gpu_hours_per_week": "inf"}, "gpu_hours_per_week"),
         ({"project": "vision", "gpu_hours_per_week": "nan"}, "gpu_hours_per_week"),
+        ({"project": "vision", "budget_gpu_hours": -1}, "budget_gpu_hours"),
+        ({"project": "vision", "budget_compute_hours": "nan"}, "budget_compute_hours"),
+        ({"project": "vision", "budget_period": "year"}, "budget_period"),
         ({"project": "vision", "max_slots": -1}, "max_slots"),
         ({"project": "vision", "slots": 1}, "slots"),
     ],

@@ -94,7 +94,7 @@ def test_a_wrong_query_is_refused_by_its_field(viewer, query, field):
 
 
 def test_the_number_of_queries_does_not_grow(viewer, used, django_assert_num_queries):
-    with django_assert_num_queries(5):  # session, user, role; the two of the report
+    with django_assert_num_queries(6):  # session, user, role; the three of the report
         viewer.get("usage", weeks=104)
 
 

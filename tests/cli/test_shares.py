@@ -25,7 +25,7 @@ def test_shares_are_set_listed_and_deleted(cli, admin):
     assert Share.objects.get(owner=admin).weight == 2
     shown = cli("shares", "ls").stdout
     assert {" ".join(line.split()) for line in shown.splitlines()[1:]} == {
-        "ana - - 2 1 0 0", "- vision ana 1 1 of 4 0 of 2 0 of 100",
+        "ana - - 2 1 0 0 -", "- vision ana 1 1 of 4 0 of 2 0 of 100 -",
     }  # fmt: skip
     cli("shares", "set", "ana", "--not-preemptible")
     assert Share.objects.get(owner=admin).preemptible is False
@@ -36,6 +36,17 @@ def test_shares_are_set_listed_and_deleted(cli, admin):
     assert [each["owner"] for each in cli("shares", "ls", "-o", "json").json] == ["ana"]
     assert cli("shares", "rm", "--project", "vision").exit_code == ExitCode.NOT_FOUND
     assert cli("shares", "rm", "ben").exit_code == ExitCode.NOT_FOUND
+
+
+def test_a_budget_is_set_and_shown(cli, admin):
+    hours = ["--budget-gpu-hours", "20", "--budget-compute-hours", "1.5"]
+    assert cli("shares", "set", "ana", *hours, "--budget-period", "month").exit_code == 0
+    share = Share.objects.get()
+    assert (share.budget_gpu_hours, share.budget_compute_hours) == (20, 1.5)
+    assert "0 of 20 GPU h, 0 of 1.5 h (month)" in cli("shares", "ls").stdout
+    wrong = cli("shares", "set", "ana", "--budget-period", "year")
+    assert wrong.exit_code == ExitCode.USAGE
+    assert "budget_period: got 'year'; allowed: week, month, total" in wrong.stderr
 
 
 @pytest.mark.parametrize("given", [[], ["ana", "--project", "vision"]])

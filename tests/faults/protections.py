@@ -27,6 +27,7 @@ PREFIX = "tests/buckets/test_prefixes.py"
 GANGS = "tests/operations/test_gangs.py"
 NODES = "tests/ranks/test_nodes.py"
 BACKUPS = "tests/backups/test_backups.py"
+BUDGETS = "tests/operations/test_budgets.py"
 PREEMPTION = "tests/operations/test_preemption.py"
 PROJECTS = "tests/api/test_projects.py"
 
@@ -49,6 +50,34 @@ class Protection:
 
 
 PROTECTIONS = [
+    Protection(
+        "what runs beyond a budget is handed back",
+        "apps.operations.scheduling.budgets:_used_up",
+        "allowance.budget_problem(on_gpus=False)",
+        '""',
+        f"{BUDGETS}::test_what_runs_beyond_a_budget_of_compute_hours_is_handed_back",
+    ),
+    Protection(
+        "nothing starts beyond a budget",
+        "apps.operations.sharing:Allowance.slots_left",
+        "if self.budget_problem(on_gpus=False):",
+        "if False:",
+        f"{BUDGETS}::test_waiting_operations_name_the_budget_and_its_renewal_and_a_raise_releases_them",
+    ),
+    Protection(
+        "hours of deleted operations count",
+        "apps.operations.requests.deletion:delete",
+        "PastUse.keep(finished.row)",
+        "",
+        f"{BUDGETS}::test_hours_of_deleted_operations_count",
+    ),
+    Protection(
+        "hours of subtasks count after their parent has its result",
+        "apps.operations.subtasks.services:delete",
+        "PastUse.keep(Operation.objects.filter(pk__in=ids))",
+        "",
+        f"{BUDGETS}::test_hours_of_a_parents_subtasks_count_once_it_has_its_result",
+    ),
     Protection(
         "an operation is preempted only after a minimum run time",
         "apps.operations.scheduling.preemption:_candidates",

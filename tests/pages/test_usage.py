@@ -7,6 +7,7 @@ from django.utils import timezone
 from django.utils.html import strip_tags
 
 from apps.operations.models import Share
+from apps.operations.models.compute_time import Period
 from apps.operations.requests import shares
 from tests.pages import making
 
@@ -40,6 +41,16 @@ def test_shares_are_shown_with_what_is_used_of_them(page, ana):
     assert (
         "ana 2 1 of 4 0 0 project text every user 1 0 0 0 project vision ana 1 1 0 0 of 10" in shown
     )
+
+
+def test_budgets_are_shown_with_what_is_used_of_them_and_their_end(page, ana):
+    Share.objects.create(owner=ana, budget_gpu_hours=20, budget_compute_hours=1.5)
+    Share.objects.create(project="vision", budget_gpu_hours=8, budget_period="total")
+    text = page.get("/workers/usage").content.decode()
+    shown = " ".join(strip_tags(text.partition('data-testid="shares"')[2]).split())
+    _, end = Period.WEEK.bounds(timezone.now())
+    assert f"0 of 20 GPU hours 0 of 1.5 compute hours until {end:%Y-%m-%d} (UTC)" in shown
+    assert "0 of 8 GPU hours in total" in shown
 
 
 def test_wrong_choices_are_replaced_by_defaults(page, ana, used):

@@ -7,7 +7,7 @@ from django.utils import timezone
 
 from apps.installation.models import PeriodicJob
 from apps.operations import outbox
-from apps.operations.scheduling import stuck, sweeps
+from apps.operations.scheduling import budgets, preemption, stuck, sweeps
 from apps.workers import hosts, maintenance, neighbours
 from trainops.clock import seconds_from_now
 
@@ -15,6 +15,8 @@ PARTS = [
     (neighbours, "recover_ended"),
     (sweeps, "sweep"),
     (stuck.WATCH, "check"),
+    (budgets, "enforce"),
+    (preemption, "preempt"),
     (outbox, "deliver"),
     (hosts, "drain_faulty"),
 ]

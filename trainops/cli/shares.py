@@ -44,7 +44,7 @@ def ls(session: Session) -> None:
         session.out.data(found)
         return
     session.out.table(
-        ["USER", "PROJECT", "MEMBERS", "WEIGHT", "SLOTS", "GPUS", "GPU HOURS"],
+        ["USER", "PROJECT", "MEMBERS", "WEIGHT", "SLOTS", "GPUS", "GPU HOURS", "BUDGET"],
         (
             [
                 looks.cell(each["owner"]),
@@ -54,6 +54,7 @@ def ls(session: Session) -> None:
                 looks.cell(_of(each["used"]["slots"], each["max_slots"])),
                 looks.cell(_of(each["used"]["gpus"], each["max_gpus"])),
                 looks.cell(_of(round(each["used"]["gpu_hours"], 1), each["gpu_hours_per_week"])),
+                looks.cell(_budget(each)),
             ]
             for each in found
         ),
@@ -94,6 +95,21 @@ def set_share(
     gpu_hours: Annotated[
         float | None, typer.Option(min=0, help="GPU hours of a week; by default no limit.")
     ] = None,
+    budget_gpu_hours: Annotated[
+        float | None,
+        typer.Option(
+            min=0, help="GPU hours of a period, after which its operations on GPUs are saved."
+        ),
+    ] = None,
+    budget_compute_hours: Annotated[
+        float | None,
+        typer.Option(
+            min=0, help="Hours of a period, times processes, after which its operations are saved."
+        ),
+    ] = None,
+    budget_period: Annotated[
+        str, typer.Option(metavar="week|month|total", help="Period of the budget, in UTC.")
+    ] = "week",
 ) -> None:
     """Set the share of a user or a project; it replaces the present one. For admins.
 
@@ -108,6 +124,9 @@ def set_share(
         "max_slots": slots,
         "max_gpus": gpus,
         "gpu_hours_per_week": gpu_hours,
+        "budget_gpu_hours": budget_gpu_hours,
+        "budget_compute_hours": budget_compute_hours,
+        "budget_period": budget_period,
     }
     share: Share = session.api.post("shares", body)
     if session.out.is_data:
@@ -150,6 +169,18 @@ def _members(share: "Share") -> str:
 
 def _of(used: float, limit: float | None) -> str:
     return f"{used:g}" if limit is None else f"{used:g} of {limit:g}"
+
+
+def _budget(share: "Share") -> str:
+    used = share["used"]
+    hours = (
+        ("GPU h", used.get("budget_gpu_hours", 0.0), share.get("budget_gpu_hours")),
+        ("h", used.get("budget_compute_hours", 0.0), share.get("budget_compute_hours")),
+    )
+    shown = [
+        f"{_of(round(each, 1), limit)} {what}" for what, each, limit in hours if limit is not None
+    ]
+    return f"{', '.join(shown)} ({share['budget_period']})" if shown else ""
 
 
 def _name(share: "Share") -> str:

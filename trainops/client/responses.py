@@ -169,6 +169,8 @@ class ShareUse(TypedDict):
     slots: int
     gpus: int
     gpu_hours: float
+    budget_gpu_hours: float
+    budget_compute_hours: float
 
 
 class Share(TypedDict):
@@ -184,6 +186,10 @@ class Share(TypedDict):
     max_slots: int | None
     max_gpus: int | None
     gpu_hours_per_week: float | None
+    budget_gpu_hours: float | None
+    budget_compute_hours: float | None
+    budget_period: str
+    budget_renewed_at: str | None
     used: ShareUse
 
 

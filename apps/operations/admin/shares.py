@@ -30,7 +30,8 @@ class ShareAdmin(ReadOnlyAdmin):
     ordering = ("owner__username", "project")
     fields = (
         "owner", "project", "members_only", "members", "preemptible", "weight", "max_slots",
-        "max_gpus", "gpu_hours_per_week",
+        "max_gpus", "gpu_hours_per_week", "budget_gpu_hours", "budget_compute_hours",
+        "budget_period",
     )  # fmt: skip
     form = ShareForm
     filter_horizontal = ("members",)

@@ -12,6 +12,7 @@ from rest_framework.views import APIView
 
 from apps.operations.errors import ShareNotFound
 from apps.operations.models import Share
+from apps.operations.models.compute_time import Period
 from apps.operations.models.shares import MAX_WEIGHT, MIN_WEIGHT
 from apps.operations.requests import shares
 from apps.operations.requests.projects import MAX_PROJECT
@@ -29,6 +30,12 @@ class ShareUseSerializer(serializers.Serializer[Any]):
     gpus = serializers.IntegerField(help_text="GPUs of running operations.")
     gpu_hours = serializers.FloatField(
         help_text="GPU hours of this week; 0 where no share limits them."
+    )
+    budget_gpu_hours = serializers.FloatField(
+        help_text="GPU hours of the period of the budget; 0 without a budget."
+    )
+    budget_compute_hours = serializers.FloatField(
+        help_text="Compute hours of the period of the budget; 0 without a budget."
     )
 
 
@@ -76,10 +83,39 @@ class ShareRequestSerializer(StrictSerializer):
         min_value=0, max_value=MAX_NUMBER, required=False, allow_null=True, default=None
     )
 
+    budget_gpu_hours = serializers.FloatField(
+        min_value=0,
+        max_value=MAX_NUMBER,
+        required=False,
+        allow_null=True,
+        default=None,
+        help_text="GPU hours of a period, after which its operations on GPUs are saved and wait.",
+    )
+    budget_compute_hours = serializers.FloatField(
+        min_value=0,
+        max_value=MAX_NUMBER,
+        required=False,
+        allow_null=True,
+        default=None,
+        help_text="Hours of a period, times processes, after which all of its operations are "
+        "saved and wait.",
+    )
+    budget_period = serializers.ChoiceField(
+        choices=Period.values,
+        required=False,
+        default=Period.WEEK.value,
+        error_messages={
+            "invalid_choice": f"got {{input!r}}; allowed: {', '.join(Period.values)}",
+        },
+        help_text="Period of the budget, in UTC: week (from Monday), month or total.",
+    )
+
     def validate_gpu_hours_per_week(self, value: float | None) -> float | None:
         if value is not None and not math.isfinite(value):
             raise serializers.ValidationError(f"got {value}; allowed: a number, or null")
         return value
+
+    validate_budget_gpu_hours = validate_budget_compute_hours = validate_gpu_hours_per_week
 
 
 class UsedShareSerializer(serializers.Serializer[Any]):
@@ -102,6 +138,12 @@ class UsedShareSerializer(serializers.Serializer[Any]):
     max_slots = serializers.IntegerField(allow_null=True)
     max_gpus = serializers.IntegerField(allow_null=True)
     gpu_hours_per_week = serializers.FloatField(allow_null=True)
+    budget_gpu_hours = serializers.FloatField(allow_null=True)
+    budget_compute_hours = serializers.FloatField(allow_null=True)
+    budget_period = serializers.ChoiceField(choices=Period.values)
+    budget_renewed_at = serializers.DateTimeField(
+        allow_null=True, help_text="End of the period; null: without a budget, or in total."
+    )
     used = ShareUseSerializer()
 
 

@@ -3,6 +3,7 @@
 from apps.operations.models.media import Media
 from apps.operations.models.nodes import Node
 from apps.operations.models.operation import MAX_NAME_LENGTH, Operation
+from apps.operations.models.past_use import PastUse
 from apps.operations.models.queryset import OperationQuerySet
 from apps.operations.models.records import (
     Attempt,
@@ -33,6 +34,7 @@ __all__ = [
     "Operation",
     "OperationQuerySet",
     "PackedPoints",
+    "PastUse",
     "SavedView",
     "Share",
     "Study",

@@ -1,9 +1,10 @@
 """How long attempts computed, by their rows: times their processes, and times their GPUs."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from django.db import models
 from django.db.models import (
     Case,
     DateTimeField,
@@ -47,3 +48,31 @@ def monday_of(moment: datetime) -> datetime:
     """Return the beginning of a moment's week, in UTC."""
     day = moment.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     return day - timedelta(days=day.weekday())
+
+
+def by_day(start: datetime, end: datetime) -> Iterator[tuple[datetime, timedelta]]:
+    """Yield the days, in UTC, that a time is part of, and how much of it is in each."""
+    while start < end:
+        day = start.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+        until = min(end, day + timedelta(days=1))
+        yield day, until - start
+        start = until
+
+
+class Period(models.TextChoices):
+    """For how long a budget lasts; weeks and months begin at midnight in UTC."""
+
+    WEEK = "week", "this week"
+    MONTH = "month", "this month"
+    TOTAL = "total", "in total"
+
+    def bounds(self, moment: datetime) -> tuple[datetime, datetime | None]:
+        """Return the beginning of the period that a moment is in, and its end if it has one."""
+        if self is Period.WEEK:
+            monday = monday_of(moment)
+            return monday, monday + timedelta(weeks=1)
+        if self is Period.MONTH:
+            day = moment.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+            first = day.replace(day=1)
+            return first, (first + timedelta(days=31)).replace(day=1)
+        return datetime(1970, 1, 1, tzinfo=UTC), None

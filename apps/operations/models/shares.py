@@ -8,6 +8,8 @@ from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 from django.db.models import Q
 
+from apps.operations.models.compute_time import Period
+
 MIN_WEIGHT: Final = 0.001
 MAX_WEIGHT: Final = 1000.0
 _HAS_OWNER: Final = Q(owner__isnull=False)
@@ -57,6 +59,27 @@ class Share(models.Model):
         validators=[MinValueValidator(0)],
         help_text="GPU hours of a week, from Monday to Sunday in UTC, after which no further "
         "operation starts on a GPU.",
+    )
+
+    budget_gpu_hours = models.FloatField(
+        null=True,
+        blank=True,
+        validators=[MinValueValidator(0)],
+        help_text="GPU hours of a period, after which its operations on GPUs are saved and wait.",
+    )
+    budget_compute_hours = models.FloatField(
+        null=True,
+        blank=True,
+        validators=[MinValueValidator(0)],
+        help_text="Hours of a period, times processes, after which all of its operations are "
+        "saved and wait.",
+    )
+    budget_period = models.CharField(
+        max_length=5,
+        choices=[(each.value, each.value) for each in Period],
+        default=Period.WEEK,
+        db_default=Period.WEEK,
+        help_text="Period of the budget, in UTC: week (from Monday), month or total.",
     )
 
     class Meta:

@@ -16,7 +16,7 @@ from apps.operations.errors import (
 )
 from apps.operations.files import exports
 from apps.operations.lifecycle import ACTIVE
-from apps.operations.models import ModelUse, Operation, Subtask
+from apps.operations.models import ModelUse, Operation, PastUse, Subtask
 from apps.operations.requests.submission import submit as submit  # re-exported, as in `services`
 from apps.operations.subtasks import services as subtasks
 
@@ -55,6 +55,7 @@ def delete(*, operation_id: str, actor: "User") -> checkpoints.Freed:
         _require_unused(operation_id)
         freed = subtasks.delete(finished, Subtask.objects.filter(parent=finished))
         freed += checkpoints.delete(Checkpoint.objects.filter(operation_id=operation_id))
+        PastUse.keep(finished.row)
         finished.delete()
         note("operation deleted", operation=operation_id, name=operation.name, freed=freed)
         transaction.on_commit(partial(exports.remove, operation_id))

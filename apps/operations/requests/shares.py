@@ -1,6 +1,7 @@
 """Set and remove shares; each change is an entry of the audit log."""
 
 from collections.abc import Iterable
+from datetime import datetime
 from typing import TypedDict
 
 from django.contrib.auth.models import User
@@ -13,11 +14,16 @@ from trainops.http.access_log import note
 
 
 class Use(TypedDict):
-    """Of running operations; GPU hours of this week, 0 where no share limits them."""
+    """Of running operations; GPU hours of this week, 0 where no share limits them.
+
+    Hours of a budget are of its period; 0 without one.
+    """
 
     slots: int
     gpus: int
     gpu_hours: float
+    budget_gpu_hours: float
+    budget_compute_hours: float
 
 
 class UsedShare(TypedDict):
@@ -33,10 +39,23 @@ class UsedShare(TypedDict):
     max_slots: int | None
     max_gpus: int | None
     gpu_hours_per_week: float | None
+    budget_gpu_hours: float | None
+    budget_compute_hours: float | None
+    budget_period: str
+    budget_renewed_at: datetime | None
     used: Use
 
 
-LIMITS = ("preemptible", "weight", "max_slots", "max_gpus", "gpu_hours_per_week")
+LIMITS = (
+    "preemptible",
+    "weight",
+    "max_slots",
+    "max_gpus",
+    "gpu_hours_per_week",
+    "budget_gpu_hours",
+    "budget_compute_hours",
+    "budget_period",
+)
 
 
 def save(share: Share, members: Iterable[User]) -> Share:
@@ -73,6 +92,7 @@ def used(share_id: int | None = None) -> list[UsedShare]:
 def _used(share: Share, known: Shares) -> UsedShare:
     found = known.owners if share.owner_id else known.projects
     allowance = found.get(share.owner_id or share.project, known.default)
+    budget = allowance.budget
     return {
         "share_id": share.pk,
         "owner": share.owner.get_username() if share.owner else None,
@@ -84,10 +104,16 @@ def _used(share: Share, known: Shares) -> UsedShare:
         "max_slots": share.max_slots,
         "max_gpus": share.max_gpus,
         "gpu_hours_per_week": share.gpu_hours_per_week,
+        "budget_gpu_hours": share.budget_gpu_hours,
+        "budget_compute_hours": share.budget_compute_hours,
+        "budget_period": share.budget_period,
+        "budget_renewed_at": budget.renewed_at if budget else None,
         "used": {
             "slots": allowance.slots,
             "gpus": allowance.gpus,
             "gpu_hours": allowance.gpu_hours,
+            "budget_gpu_hours": budget.used_gpu_hours if budget else 0.0,
+            "budget_compute_hours": budget.used_compute_hours if budget else 0.0,
         },
     }
 

@@ -33,12 +33,19 @@ class BlockingReason(StrEnum):
     STORAGE_AWAY = "STORAGE_AWAY"
     DISK_SHORT = "DISK_SHORT"
     SHARE_TOO_SMALL = "SHARE_TOO_SMALL"
+    BUDGET_USED_UP = "BUDGET_USED_UP"
     SHARE_USED_UP = "SHARE_USED_UP"
     WORKERS_BUSY = "WORKERS_BUSY"
     SOON = "SOON"
 
 
-OF_SHARES = frozenset({BlockingReason.SHARE_TOO_SMALL, BlockingReason.SHARE_USED_UP})
+OF_SHARES = frozenset(
+    {
+        BlockingReason.SHARE_TOO_SMALL,
+        BlockingReason.BUDGET_USED_UP,
+        BlockingReason.SHARE_USED_UP,
+    }
+)
 NOT_OF_WORKERS = OF_SHARES | {BlockingReason.WORKERS_BUSY}
 
 
@@ -195,6 +202,19 @@ def _exceeded(
     return exceeded.explain(waiting.need, on_gpus=on_gpus) if exceeded else ""
 
 
+def _budget_problem(waiting: WaitingOperation, worker: ServingWorker) -> str:
+    """Say which budget is used up for the operation on a worker; "": none."""
+    if not waiting.need.takes_slot:
+        return ""
+    on_gpus = _on_gpus(waiting, worker)
+    problems = (each.budget_problem(on_gpus=on_gpus) for each in waiting.allowances)
+    return next(filter(None, problems), "")
+
+
+def _has_budget(waiting: WaitingOperation, worker: ServingWorker) -> bool:
+    return not _budget_problem(waiting, worker)
+
+
 def _unused(waiting: WaitingOperation) -> list[Allowance]:
     return [each.unused for each in waiting.allowances]
 
@@ -293,6 +313,11 @@ def _no_disk(waiting: WaitingOperation, workers: Sequence[ServingWorker]) -> str
 
 def _share_too_small(waiting: WaitingOperation, workers: Sequence[ServingWorker]) -> str:
     return f"Needs more than its share: {_reason(waiting, workers, _unused(waiting))}."
+
+
+def _budget_used_up(waiting: WaitingOperation, workers: Sequence[ServingWorker]) -> str:
+    problem = next(filter(None, (_budget_problem(waiting, each) for each in workers)))
+    return f"Waiting for a budget: {problem}."
 
 
 def _share_used_up(waiting: WaitingOperation, workers: Sequence[ServingWorker]) -> str:
@@ -419,6 +444,12 @@ QUESTIONS = (
         _can_be_allowed,
         _share_too_small,
         lambda _: "exceed no limit of its owner or project",
+    ),
+    Question(
+        BlockingReason.BUDGET_USED_UP,
+        _has_budget,
+        _budget_used_up,
+        lambda _: "exceed no budget of its owner or project",
     ),
     Question(
         BlockingReason.SHARE_USED_UP,

@@ -7,6 +7,7 @@ limited.
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any, Final
 
 from django.conf import settings
@@ -26,15 +27,16 @@ from django.db.models.functions import Greatest
 from django.utils import timezone
 
 from apps.operations.lifecycle import State
-from apps.operations.models import Attempt, Operation, Share
+from apps.operations.models import Attempt, Operation, PastUse, Share
 from apps.operations.models.compute_time import (
     END,
     FACTORS,
     HOUR_SECONDS,
+    Period,
     computing_since,
     monday_of,
 )
-from apps.operations.sharing import Allowance
+from apps.operations.sharing import Allowance, Budget
 
 Key = int | str | None  # of an owner or a project
 _NAMES: Final = {
@@ -128,7 +130,9 @@ class Shares:
 
 
 def current(*, has_order: bool = True) -> Shares:
-    """Read all shares and what is used of them: two queries, three if GPU hours are limited.
+    """Read all shares and what is used of them: two queries.
+
+    Two more where GPU hours of a week are limited, and for each period of budgets.
 
     has_order: False where only limits count; then, without any, it is one query.
     """
@@ -146,10 +150,18 @@ def current(*, has_order: bool = True) -> Shares:
         use.add(row, slots=row["slots"], gpus=row["gpus"])
     every = default, *owners.values(), *projects.values()
     if any(each.max_gpu_hours is not None for each in every):
-        for row in _of_this_week():
-            hours = row["took"].total_seconds() / HOUR_SECONDS
-            use.add(row, gpu_hours=max(0.0, hours) * row["num_gpus"])
+        for row, gpu_hours, _ in _used_since(monday_of(timezone.now()), is_on_gpus=True):
+            use.add(row, gpu_hours=gpu_hours)
+    for period in {Period(each.budget_period) for each in shares if has_budget(each)}:
+        of_period = [each for each in shares if has_budget(each) and each.budget_period == period]
+        begin, _ = period.bounds(timezone.now())
+        for row, *hours in _used_since(begin, of_period):
+            use.add_to_budgets(row, period, *hours)
     return known
+
+
+def has_budget(share: Share) -> bool:
+    return share.budget_gpu_hours is not None or share.budget_compute_hours is not None
 
 
 def locked(operation: Operation) -> list[Allowance]:
@@ -178,6 +190,19 @@ class _Use:
         _add(self.owners, key, of_others, amounts)
         _add(self.projects, project, Allowance(f"project {project}"), amounts)
 
+    def add_to_budgets(
+        self, row: Mapping[str, Any], period: Period, gpu_hours: float, compute_hours: float
+    ) -> None:
+        for known, key in (self.owners, row["owner_key"]), (self.projects, row["project"]):
+            allowance = known.get(key)
+            if allowance and (budget := allowance.budget) and budget.period == period.label:
+                more = replace(
+                    budget,
+                    used_gpu_hours=budget.used_gpu_hours + gpu_hours,
+                    used_compute_hours=budget.used_compute_hours + compute_hours,
+                )
+                known[key] = replace(allowance, budget=more)
+
 
 def _add(
     known: dict[Key, Allowance], key: Key, new: Allowance, amounts: Mapping[str, float]
@@ -189,9 +214,16 @@ def _add(
 
 
 def _limits(share: Share) -> Allowance:
-    return Allowance(
-        str(share), share.weight, share.max_slots, share.max_gpus, share.gpu_hours_per_week
-    )
+    limits = share.max_slots, share.max_gpus, share.gpu_hours_per_week
+    return Allowance(str(share), share.weight, *limits, budget=_budget(share))
+
+
+def _budget(share: Share) -> Budget | None:
+    if not has_budget(share):
+        return None
+    period = Period(share.budget_period)
+    _, renewed_at = period.bounds(timezone.now())
+    return Budget(str(period.label), renewed_at, share.budget_gpu_hours, share.budget_compute_hours)
 
 
 def _default() -> Allowance:
@@ -215,15 +247,35 @@ def _running() -> Iterator[Any]:
     yield from rows.annotate(slots=Sum(FACTORS["processes"]), gpus=Sum(FACTORS["num_gpus"]))
 
 
-def _of_this_week() -> Iterator[Any]:
-    """Yield the time of attempts on GPUs since Monday, by owner, project and number of GPUs."""
-    monday = monday_of(timezone.now())
+def _used_since(
+    begin: datetime, of: Sequence[Share] | None = None, *, is_on_gpus: bool = False
+) -> Iterator[tuple[Any, float, float]]:
+    """Yield owner and project, GPU hours and compute hours of attempts since midnight of a day.
+
+    Those of deleted operations count, too. of: only for these shares; None: all.
+    """
     took = ExpressionWrapper(
-        F("end") - Greatest(F("started_at"), Value(monday)), output_field=DurationField()
+        F("end") - Greatest(F("started_at"), Value(begin)), output_field=DurationField()
     )
-    attempts = computing_since(monday).exclude(device="").annotate(end=END)
-    rows: Any = attempts.values(**_NAMES, num_gpus=FACTORS["num_gpus"])
-    yield from rows.annotate(took=Sum(took))
+    attempts = computing_since(begin).annotate(end=END)
+    past = PastUse.objects.filter(day__gte=begin.date()).order_by()
+    if is_on_gpus:
+        attempts = attempts.exclude(device="")
+    if of is not None:
+        owners = [each.owner_id for each in of if each.owner_id is not None]
+        projects = [each.project for each in of if each.project]
+        attempts = attempts.filter(
+            Q(operation__owner__in=owners) | Q(operation__project__in=projects)
+        )
+        past = past.filter(Q(owner__in=owners) | Q(project__in=projects))
+    rows: Any = attempts.values(**_NAMES, **FACTORS)
+    for row in rows.annotate(took=Sum(took)):
+        hours = max(0.0, row["took"].total_seconds() / HOUR_SECONDS)
+        yield row, hours * row["num_gpus"], hours * row["processes"]
+    names = {"owner_key": F("owner"), "owner_name": F("owner__username")}
+    kept: Any = past.values("project", **names)
+    for row in kept.annotate(on_gpus=Sum("gpu_seconds"), in_all=Sum("compute_seconds")):
+        yield row, row["on_gpus"] / HOUR_SECONDS, row["in_all"] / HOUR_SECONDS
 
 
 def _ranking(column: str, allowances: Mapping[Key, Allowance]) -> Ranking:

@@ -21,7 +21,12 @@ from apps.operations.scheduling.shares import Shares
 from trainops.process.protocol import now
 
 NOT_STUCK = frozenset(
-    {BlockingReason.SHARE_USED_UP, BlockingReason.WORKERS_BUSY, BlockingReason.SOON}
+    {
+        BlockingReason.BUDGET_USED_UP,
+        BlockingReason.SHARE_USED_UP,
+        BlockingReason.WORKERS_BUSY,
+        BlockingReason.SOON,
+    }
 )
 SHARE_FIELDS = ("owner_id", "project")
 GROUP_FIELDS = ("kind", "queue", *queue_status.NEED_FIELDS)  # equal: blocked alike

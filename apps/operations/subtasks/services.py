@@ -15,7 +15,7 @@ from apps.checkpoints import services as checkpoints
 from apps.checkpoints.models import Checkpoint
 from apps.operations.ids import SUBTASK, is_subtask, new_id
 from apps.operations.lifecycle import ACTIVE, FINISHED, WAITING, Reason, State
-from apps.operations.models import MAX_NAME_LENGTH, Attempt, Event, Operation, Subtask
+from apps.operations.models import MAX_NAME_LENGTH, Attempt, Event, Operation, PastUse, Subtask
 from apps.operations.scheduling import claims
 from apps.operations.scheduling.dispatch import dispatch
 from trainops.clock import DatabaseNow
@@ -151,6 +151,7 @@ def delete(parent: Operation, subtasks: Any) -> checkpoints.Freed:
         for operation in Operation.objects.filter(pk__in=ids).active():
             _end(operation, Reason.DROPPED, actor=parent.worker_id or "system")
         freed = checkpoints.delete(Checkpoint.objects.filter(operation_id__in=ids))
+        PastUse.keep(Operation.objects.filter(pk__in=ids))
         Operation.objects.filter(pk__in=ids).delete()
     return freed
 
