@@ -45,11 +45,14 @@ def test_shares_are_shown_with_what_is_used_of_them(page, ana):
 
 def test_budgets_are_shown_with_what_is_used_of_them_and_their_end(page, ana):
     Share.objects.create(owner=ana, budget_gpu_hours=20, budget_compute_hours=1.5)
-    Share.objects.create(project="vision", budget_gpu_hours=8, budget_period="total")
+    Share.objects.create(
+        project="vision", budget_gpu_hours=8, budget_period="total", preemptible=False
+    )
     text = page.get("/workers/usage").content.decode()
     shown = " ".join(strip_tags(text.partition('data-testid="shares"')[2]).split())
     _, end = Period.WEEK.bounds(timezone.now())
     assert f"0 of 20 GPU hours 0 of 1.5 compute hours until {end:%Y-%m-%d} (UTC)" in shown
+    assert "project vision not preemptible every user" in shown
     assert "0 of 8 GPU hours in total" in shown
 
 

@@ -25,6 +25,16 @@ from apps.operations.scheduling.shares import Shares
 from trainops.clock import DatabaseNow
 
 MAX_LOOKED_AT = 200  # waiting operations, the next first
+COLUMNS = (
+    "number",
+    "worker_id",
+    "device",
+    "started_at",
+    "operation__attempt",
+    "operation__priority",
+    "operation__processes",
+)  # of running attempts; there may be thousands
+LONG = ("config", "config_given", "metrics", "extremes", "result", "error")
 
 
 class _Changed(Exception):
@@ -68,7 +78,7 @@ def preempt(*, actor: str) -> int:
     if not above.exists():
         return 0
     known = shares.current()
-    waiting = list(above.next_first(*known.order)[:MAX_LOOKED_AT])
+    waiting = list(above.next_first(*known.order).defer(*LONG)[:MAX_LOOKED_AT])
     workers = queue_status.workers()
     candidates = _candidates(max(each.priority for each in waiting))
     served = set(_recent(*waiting).values_list("preempted_for", flat=True))
@@ -128,14 +138,15 @@ def _candidates(below: int) -> list[Preemptible]:
         operation__lease_expires_at__gte=DatabaseNow(),
         operation__priority__lt=below,
     )
-    attempts = attempts.select_related("operation").defer("operation__config_given")
+    attempts = attempts.select_related("operation").only(*COLUMNS)
     used: dict[str, UsedSlots] = defaultdict(UsedSlots)
     for attempt in attempts:
         processes = attempt.operation.processes
         used[attempt.operation_id].add(attempt.worker_id, processes, attempt.device)
     nodes = Node.objects.current().filter(operation__in=used, ended_at=None)
-    for node in nodes.select_related("operation"):
-        used[node.operation_id].add(node.worker_id, node.operation.processes, node.device)
+    columns = "operation_id", "worker_id", "operation__processes", "device"
+    for operation_id, *node in nodes.values_list(*columns):
+        used[operation_id].add(*node)
     found = [Preemptible(each.operation, used[each.operation_id]) for each in attempts]
     begun = {each.operation_id: each.started_at for each in attempts}
     found.sort(key=lambda each: begun[each.operation.pk], reverse=True)
