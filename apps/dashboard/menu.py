@@ -21,8 +21,7 @@ class PlatformCounts(TypedDict):
     attention: int
     workers: int
     short_disks: list[tuple[str, int]]  # host, free bytes
-    over_quota: Sequence[object]
-    quota: int | None
+    over_quota: Sequence[tuple[str, int, int]]  # name, bytes, quota
 
 
 class MenuCounts(TypedDict):
@@ -37,7 +36,7 @@ def platform_counts() -> PlatformCounts:
     """Return the counts, a few seconds old at most.
 
     `short_disks` are the hosts whose disk is so full that periodic saving pauses there, with the
-    bytes that are free; `over_quota` are the owners whose quota is used up, with what theirs take.
+    bytes that are free; `over_quota` are the owners and projects that use most of their quota.
     """
     found = cache.get_or_set(KEY, _count, SECONDS)
     return cast(PlatformCounts, found)  # Django's cache returns Any
@@ -69,6 +68,5 @@ def _count() -> PlatformCounts:
         "attention": listed.filter(attention.needed()).count(),
         "workers": len(alive),
         "short_disks": sorted(short.items()),
-        "over_quota": quota.owners_above(),
-        "quota": settings.THRESHOLDS.checkpoint_quota_bytes,
+        "over_quota": quota.above(),
     }

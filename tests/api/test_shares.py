@@ -45,6 +45,8 @@ def test_an_admin_sets_replaces_and_deletes_a_share(admin_client):
         ({"project": "vision", "budget_gpu_hours": -1}, "budget_gpu_hours"),
         ({"project": "vision", "budget_compute_hours": "nan"}, "budget_compute_hours"),
         ({"project": "vision", "budget_period": "year"}, "budget_period"),
+        ({"project": "vision", "max_checkpoint_bytes": -1}, "max_checkpoint_bytes"),
+        ({"project": "vision", "max_checkpoint_bytes": 2**63}, "max_checkpoint_bytes"),
         ({"project": "vision", "max_slots": -1}, "max_slots"),
         ({"project": "vision", "slots": 1}, "slots"),
     ],

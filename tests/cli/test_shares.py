@@ -40,9 +40,11 @@ def test_shares_are_set_listed_and_deleted(cli, admin):
 
 def test_a_budget_is_set_and_shown(cli, admin):
     hours = ["--budget-gpu-hours", "20", "--budget-compute-hours", "1.5"]
+    hours += ["--checkpoint-bytes", "5000"]
     assert cli("shares", "set", "ana", *hours, "--budget-period", "month").exit_code == 0
     share = Share.objects.get()
     assert (share.budget_gpu_hours, share.budget_compute_hours) == (20, 1.5)
+    assert share.max_checkpoint_bytes == 5000
     assert "0 of 20 GPU h, 0 of 1.5 h (month)" in cli("shares", "ls").stdout
     wrong = cli("shares", "set", "ana", "--budget-period", "year")
     assert wrong.exit_code == ExitCode.USAGE

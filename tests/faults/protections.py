@@ -274,8 +274,8 @@ PROTECTIONS = [
     Protection(
         "a worker that must go saves first",
         "apps.operations.attempts.watchdog:Watchdog._directive",
-        "is_unwanted = self.running.must_be_gone_at is not None or self.running.is_to_leave",
-        "is_unwanted = self.running.is_to_leave",
+        "is_unwanted = self.running.is_unwanted or self.running.handback is not None",
+        "is_unwanted = self.running.is_to_leave or self.running.handback is not None",
         f"{SUPERVISOR}::test_a_shutdown_saves_and_hands_back_without_penalty",
     ),
     Protection(
@@ -658,10 +658,18 @@ PROTECTIONS = [
     Protection(
         "a periodic checkpoint above its owner's quota is refused",
         "apps.operations.attempts.quota:require",
-        "    if taken > quota:\n",
-        "    if False:\n",
+        "if taken > quota:",
+        "if False:",
         "tests/operations/test_quota.py::"
         "test_a_periodic_one_that_would_not_fit_is_refused_and_leaves_nothing",
+    ),
+    Protection(
+        "a periodic checkpoint above the quota of its project is refused",
+        "apps.operations.attempts.quota:_quotas",
+        "if project and (share := quotas.get(project))",
+        "if False and (share := quotas.get(project))",
+        "tests/operations/test_quota.py::"
+        "test_a_project_has_a_quota_over_the_operations_of_all_its_owners",
     ),
     Protection(
         "objects that another checkpoint has outlive the one that is deleted",

@@ -85,12 +85,12 @@ def test_the_check_tells_what_has_to_be_done(installation):
     assert CONTRACTED in found["message"]
 
     installation.execute("DELETE FROM django_migrations WHERE name LIKE '0999%'")
-    pending = ["operations.0042_budgets"]  # a further table
-    installation.execute("DELETE FROM django_migrations WHERE name = '0042_budgets'")
+    pending = ["operations.0043_storage_quotas"]  # a further column
+    installation.execute("DELETE FROM django_migrations WHERE name = '0043_storage_quotas'")
     code, found = installation.check()
     assert (code, found["verdict"], found["pending"]) == (0, "rolling", pending)
 
-    earlier = "0038_nodes", "0039_shares", "0040_project_members", "0041_preemption"
+    earlier = "0038_nodes", "0039_shares", "0040_project_members", "0041_preemption", "0042_budgets"
     pending[:0] = [f"operations.{name}" for name in earlier]
     for name in earlier:
         installation.execute("DELETE FROM django_migrations WHERE name = ?", name)

@@ -7,6 +7,7 @@ from itertools import product
 import pytest
 from django.contrib.auth import get_user_model
 from django.core.cache import cache
+from django.db.models import Q
 
 from apps.checkpoints import services, storage
 from apps.checkpoints.models import Checkpoint
@@ -14,7 +15,7 @@ from apps.dashboard.formatting import size
 from apps.operations.attempts import quota
 from apps.operations.attempts.quota import QuotaExceeded
 from apps.operations.lifecycle import State
-from apps.operations.models import Operation
+from apps.operations.models import Operation, Share
 from apps.operations.requests import services as services_of_operations
 from tests.operations import rows
 from tests.operations.attempts import Running, run, submit
@@ -123,7 +124,7 @@ def test_what_is_counted_is_what_remains_after_commit_and_retention(ana, better,
             home = first.manifest[1]["home"] or first.artifacts_path.partition("/")[2]
             best = Artifact("best.pt", size, "", home=home)
             each = replace(each, artifacts=(each.artifacts[0], best))
-        expected = quota.bytes_with(operation, each)
+        expected = quota.bytes_with(operation, each, Q(operation__owner=ana))
         row = services.commit(operation_id=operation.pk, attempt=1, staged=each)
         services.retain(operation.pk, **operation.retention)
         assert services.total_bytes(Checkpoint.objects.all()) == expected
@@ -134,7 +135,38 @@ def test_what_is_counted_is_what_remains_after_commit_and_retention(ana, better,
 def test_without_a_quota_nothing_is_refused(ana, settings):
     assert settings.THRESHOLDS.checkpoint_quota_bytes == 0
     commit(rows.claimed(ana), staged(10, num_bytes=10**15))
-    assert quota.owners_above() == []
+    assert quota.above() == []
+
+
+def test_a_project_has_a_quota_over_the_operations_of_all_its_owners(ana, django_user_model):
+    Share.objects.create(project="vision", max_checkpoint_bytes=150)
+    ben = django_user_model.objects.create_user("ben")
+    first, second, other = (rows.claimed(owner) for owner in (ana, ben, ben))
+    for each in (first, second):
+        each.row.update(project="vision")
+    commit(first, staged(10))
+    with pytest.raises(QuotaExceeded, match="of project vision would take 200 bytes of the 150"):
+        commit(second, staged(10))
+    commit(other, staged(10, num_bytes=1000))
+    assert quota.above() == []
+    commit(second, staged(10, num_bytes=50))
+    assert quota.above() == [("project vision", 150, 150)]
+
+
+def test_the_quota_of_a_share_replaces_that_for_every_owner(ana, limited, django_user_model):
+    limited(150)
+    share = Share.objects.create(owner=ana, max_checkpoint_bytes=300)
+    commit(rows.claimed(ana), staged(10, num_bytes=290))
+    assert quota.above() == [("ana", 290, 300)]
+    with pytest.raises(QuotaExceeded, match="of the 300"):
+        commit(rows.claimed(ana), staged(10))
+    share.max_checkpoint_bytes = None
+    share.save()
+    with pytest.raises(QuotaExceeded, match="of the 150"):
+        commit(rows.claimed(ana), staged(10))
+    Share.objects.update(max_checkpoint_bytes=0)
+    with pytest.raises(QuotaExceeded, match="of the 0"):
+        commit(rows.claimed(ana), staged(10, num_bytes=1))
 
 
 def test_every_page_says_whose_quota_is_nearly_used_up(ana, limited, admin_client):

@@ -110,6 +110,10 @@ def set_share(
     budget_period: Annotated[
         str, typer.Option(metavar="week|month|total", help="Period of the budget, in UTC.")
     ] = "week",
+    checkpoint_bytes: Annotated[
+        int | None,
+        typer.Option(min=0, help="Bytes of checkpoints, above which periodic saving pauses."),
+    ] = None,
 ) -> None:
     """Set the share of a user or a project; it replaces the present one. For admins.
 
@@ -127,6 +131,7 @@ def set_share(
         "budget_gpu_hours": budget_gpu_hours,
         "budget_compute_hours": budget_compute_hours,
         "budget_period": budget_period,
+        "max_checkpoint_bytes": checkpoint_bytes,
     }
     share: Share = session.api.post("shares", body)
     if session.out.is_data:

@@ -190,6 +190,7 @@ class Share(TypedDict):
     budget_compute_hours: float | None
     budget_period: str
     budget_renewed_at: str | None
+    max_checkpoint_bytes: int | None
     used: ShareUse
 
 

@@ -31,7 +31,7 @@ class ShareAdmin(ReadOnlyAdmin):
     fields = (
         "owner", "project", "members_only", "members", "preemptible", "weight", "max_slots",
         "max_gpus", "gpu_hours_per_week", "budget_gpu_hours", "budget_compute_hours",
-        "budget_period",
+        "budget_period", "max_checkpoint_bytes",
     )  # fmt: skip
     form = ShareForm
     filter_horizontal = ("members",)

@@ -21,6 +21,7 @@ from trainops.http.permissions import IsAdmin, IsViewer
 from trainops.http.serializers import MessageSerializer, StrictSerializer
 
 MAX_NUMBER = 1_000_000
+MAX_BYTES = 2**63 - 1
 
 
 class ShareUseSerializer(serializers.Serializer[Any]):
@@ -110,6 +111,15 @@ class ShareRequestSerializer(StrictSerializer):
         help_text="Period of the budget, in UTC: week (from Monday), month or total.",
     )
 
+    max_checkpoint_bytes = serializers.IntegerField(
+        min_value=0,
+        max_value=MAX_BYTES,
+        required=False,
+        allow_null=True,
+        default=None,
+        help_text="Bytes of checkpoints, above which periodic saving pauses.",
+    )
+
     def validate_gpu_hours_per_week(self, value: float | None) -> float | None:
         if value is not None and not math.isfinite(value):
             raise serializers.ValidationError(f"got {value}; allowed: a number, or null")
@@ -144,6 +154,7 @@ class UsedShareSerializer(serializers.Serializer[Any]):
     budget_renewed_at = serializers.DateTimeField(
         allow_null=True, help_text="End of the period; null: without a budget, or in total."
     )
+    max_checkpoint_bytes = serializers.IntegerField(allow_null=True)
     used = ShareUseSerializer()
 
 

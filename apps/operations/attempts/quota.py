@@ -1,17 +1,17 @@
-"""What the checkpoints of one owner may take before periodic saving pauses.
+"""What the checkpoints of an owner or a project may take before periodic saving pauses.
 
 No work is lost for it: the last checkpoint of an attempt is saved whatever the quota says.
 """
 
-from typing import Any
+from collections.abc import Iterator
 
 from django.conf import settings
-from django.db.models import F, Sum
+from django.db.models import Q, Sum
 
 from apps.checkpoints import services as checkpoints
 from apps.checkpoints import sharing
 from apps.checkpoints.models import Checkpoint
-from apps.operations.models import Operation
+from apps.operations.models import Operation, Share
 from trainops.runtime.checkpoint.manifest import CheckpointType, StagedCheckpoint
 
 
@@ -20,47 +20,69 @@ class QuotaExceeded(Exception):
 
 
 def require(operation: Operation, staged: StagedCheckpoint) -> None:
-    """Raise QuotaExceeded if a periodic checkpoint would take its owner above the quota.
+    """Raise QuotaExceeded if a periodic checkpoint would take its owner or project above a quota.
 
     Counted are the bytes that remain after its commit and after retention.
     """
-    quota = settings.THRESHOLDS.checkpoint_quota_bytes
-    is_periodic = staged.type is CheckpointType.PERIODIC
-    if not quota or not is_periodic or operation.owner_id is None:
+    if staged.type is not CheckpointType.PERIODIC:
         return
-    taken = bytes_with(operation, staged)
-    if taken > quota:
-        owner = operation.owner.get_username() if operation.owner else ""
-        raise QuotaExceeded(
-            f"with it the checkpoints of {owner} would take {taken:,} bytes of the {quota:,} that "
-            "they may; periodic saving pauses, and the last one is saved all the same"
-        )
+    for name, quota, of_share in _quotas(operation):
+        taken = bytes_with(operation, staged, of_share)
+        if taken > quota:
+            raise QuotaExceeded(
+                f"with it the checkpoints of {name} would take {taken:,} bytes of the {quota:,} "
+                "that they may; periodic saving pauses, and the last one is saved all the same"
+            )
 
 
-def bytes_with(operation: Operation, staged: StagedCheckpoint) -> int:
-    """Return what the checkpoints of an operation's owner take once `staged` is committed."""
+def _quotas(operation: Operation) -> Iterator[tuple[str, int, Q]]:
+    """Yield the names, quotas and operations of the owner and the project of an operation."""
+    project = operation.row.values_list("project", flat=True).get()  # an edit may have moved it
+    shares = Share.objects.filter(max_checkpoint_bytes__isnull=False).select_related("owner")
+    quotas: dict[int | str | None, Share] = {each.owner_id or each.project: each for each in shares}
+    default = settings.THRESHOLDS.checkpoint_quota_bytes
+    if operation.owner is not None:
+        name, share = operation.owner.get_username(), quotas.get(operation.owner_id)
+        quota = share.max_checkpoint_bytes if share else default or None
+        if quota is not None:
+            yield name, quota, Q(operation__owner=operation.owner_id)
+    if project and (share := quotas.get(project)) and share.max_checkpoint_bytes is not None:
+        yield str(share), share.max_checkpoint_bytes, Q(operation__project=project)
+
+
+def bytes_with(operation: Operation, staged: StagedCheckpoint, of_share: Q) -> int:
+    """Return what the checkpoints of an owner or project take once `staged` is committed."""
     mine = Checkpoint.objects.filter(operation_id=operation.pk)
     going = checkpoints.expired(operation.pk, **operation.retention, upcoming=staged)
     own, known = sharing.files_of_staged(operation.pk, staged), sharing.files(mine)
     freed = sharing.files_of_no_other(going)
     return (
-        checkpoints.total_bytes(_of_owner(operation.owner_id))
+        checkpoints.total_bytes(Checkpoint.objects.filter(of_share))
         + sum(size for name, size in own.items() if name not in known)
         - sum(size for name, size in freed.items() if name not in own)
     )
 
 
-def owners_above() -> list[tuple[str, int]]:
-    """Return the owners whose checkpoints take nine tenths of the quota or more, and how much."""
-    quota = settings.THRESHOLDS.checkpoint_quota_bytes
-    if not quota:
+def above() -> list[tuple[str, int, int]]:
+    """Return the owners and projects whose checkpoints take nine tenths of their quota or more.
+
+    Each with what they take, and the quota.
+    """
+    shares = Share.objects.filter(max_checkpoint_bytes__isnull=False).select_related("owner")
+    quotas = {str(each): each.max_checkpoint_bytes or 0 for each in shares}
+    default = settings.THRESHOLDS.checkpoint_quota_bytes
+    if not quotas and not default:
         return []
-    sums = Checkpoint.objects.exclude(operation__owner=None).values(
-        owner=F("operation__owner__username")
-    )
-    taken = sums.annotate(taken=Sum("counted_size_bytes")).filter(taken__gte=quota * 0.9)
-    return list(taken.order_by("owner").values_list("owner", "taken"))
-
-
-def _of_owner(owner_id: int | None) -> Any:
-    return Checkpoint.objects.filter(operation__owner_id=owner_id)
+    taken: dict[str, int] = {}
+    projects = [each.project for each in shares if each.project]
+    owners = [each.owner_id for each in shares if each.owner_id is not None]
+    of_owners = Q(operation__owner__isnull=False) if default else Q(operation__owner__in=owners)
+    for column, prefix, of_shares in (
+        ("operation__owner__username", "", of_owners),
+        ("operation__project", "project ", Q(operation__project__in=projects)),
+    ):
+        sums = Checkpoint.objects.filter(of_shares).order_by().values_list(column)
+        for name, size in sums.annotate(taken=Sum("counted_size_bytes")):
+            taken[f"{prefix}{name}"] = size
+    found = [(name, size, quotas.get(name, default)) for name, size in sorted(taken.items())]
+    return [(name, size, quota) for name, size, quota in found if size >= quota * 0.9]

@@ -82,6 +82,12 @@ class Share(models.Model):
         help_text="Period of the budget, in UTC: week (from Monday), month or total.",
     )
 
+    max_checkpoint_bytes = models.PositiveBigIntegerField(
+        null=True,
+        blank=True,
+        help_text="Bytes of checkpoints, above which periodic saving pauses.",
+    )
+
     class Meta:
         ordering = ["owner__username", "project"]
         constraints = [

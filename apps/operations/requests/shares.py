@@ -43,6 +43,7 @@ class UsedShare(TypedDict):
     budget_compute_hours: float | None
     budget_period: str
     budget_renewed_at: datetime | None
+    max_checkpoint_bytes: int | None
     used: Use
 
 
@@ -55,6 +56,7 @@ LIMITS = (
     "budget_gpu_hours",
     "budget_compute_hours",
     "budget_period",
+    "max_checkpoint_bytes",
 )
 
 
@@ -108,6 +110,7 @@ def _used(share: Share, known: Shares) -> UsedShare:
         "budget_compute_hours": share.budget_compute_hours,
         "budget_period": share.budget_period,
         "budget_renewed_at": budget.renewed_at if budget else None,
+        "max_checkpoint_bytes": share.max_checkpoint_bytes,
         "used": {
             "slots": allowance.slots,
             "gpus": allowance.gpus,
