@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, settings
 from apps.datasets import validation
 from apps.datasets.tables import child
 from apps.operations.files import exchange
+from apps.operations.scheduling import shares
 from tests import confinement, emptying, storages
 from tests.waiting import wait_until
 from trainops.concurrency_limit import ServerBusy
@@ -88,6 +89,12 @@ def _no_messages(settings):
 def _own_storage(settings):
     """Each test's database is new, and so is its storage: another's would be a foreign one."""
     storages.place(settings, settings.DATA_DIR / "storages" / uuid4().hex)
+
+
+@pytest.fixture(autouse=True)
+def _no_hours_remembered():
+    """The hours that shares remember are those of the database of another test."""
+    shares.past_hours.cache_clear()
 
 
 @pytest.fixture(autouse=True)

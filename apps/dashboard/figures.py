@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import TypedDict
 
-from apps.operations.lifecycle import Reason
+from apps.operations.lifecycle import reason_label
 from apps.operations.models import Attempt, Operation
 from apps.operations.points import metric_queries
 from apps.operations.points.metric_queries import Curve
@@ -73,7 +73,7 @@ def lines(attempts: Sequence[Attempt]) -> list[AttemptLine]:
         AttemptLine(
             row=attempt,
             colour=OUTCOME_COLOURS.get(attempt.outcome, UNKNOWN),
-            ended=Reason(attempt.reason).label or attempt.outcome,
+            ended=reason_label(attempt.reason) or attempt.outcome,
             seconds=_seconds(attempt),
             first_step=_first_step_seconds(attempt),
         )

@@ -18,7 +18,7 @@ from apps.dashboard.rows import digest, heartbeat_at
 from apps.operations import attention
 from apps.operations.attempts import recovery, selfchecks
 from apps.operations.ids import is_subtask
-from apps.operations.lifecycle import RESUMABLE, Reason, State
+from apps.operations.lifecycle import RESUMABLE, Reason, State, reason_label
 from apps.operations.models import Attempt, Event, Operation, Subtask
 from apps.operations.points import metric_queries
 from apps.operations.requests import access, forking, services
@@ -254,7 +254,7 @@ def _error(subject: Subject) -> Mapping[str, object]:
         "error": error,
         "own_trace": own,
         "is_short": tracebacks.is_short(own),
-        "meaning": Reason(operation.reason).label,
+        "meaning": reason_label(operation.reason),
         "last_lines": "\n".join(text.splitlines()[-LAST_LINES:]),
     }
 

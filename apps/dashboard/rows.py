@@ -16,7 +16,7 @@ from apps.dashboard import formatting
 from apps.operations import attention
 from apps.operations.api.rows import tags_of
 from apps.operations.attention import Attention
-from apps.operations.lifecycle import WAITING, Reason, State
+from apps.operations.lifecycle import WAITING, State, reason_label
 from apps.operations.models import Operation, OperationQuerySet
 from apps.operations.requests import access
 from apps.operations.requests.access import AccessRow, Person
@@ -147,7 +147,7 @@ class OperationRow:
         if self.wait is not None:
             return self._waits_for(self.wait) + self._also()
         if values["state"] == State.FAILED:
-            return values["error_message"] or Reason(values["reason"]).label
+            return values["error_message"] or reason_label(values["reason"])
         if values["stop_requested"]:
             return format_html("requested {}", formatting.moment(values["stop_requested_at"]))
         return next((each.label for each in attention.reasons(values)), "")

@@ -13,7 +13,7 @@ from apps.dashboard import formatting
 from apps.dashboard.formatting import duration, moment
 from apps.dashboard.rows import heartbeat_at
 from apps.operations.ids import is_subtask
-from apps.operations.lifecycle import WAITING, Reason, State
+from apps.operations.lifecycle import WAITING, Reason, State, reason_label
 from apps.operations.models import Operation
 from apps.operations.requests import services
 from apps.operations.scheduling import queue_status
@@ -66,14 +66,14 @@ def _waiting(operation: Operation, newest: Checkpoint | None) -> StateExplanatio
 def _handed_back(operation: Operation, newest: Checkpoint | None) -> str:
     if operation.reason not in (Reason.PREEMPTED, Reason.BUDGET_USED_UP):
         return ""
-    why, start = Reason(operation.reason).label, _from(operation, newest)
+    why, start = reason_label(operation.reason), _from(operation, newest)
     return f" It was saved and queued again because {why}; it continues{start.removeprefix(',')}."
 
 
 def _paused(operation: Operation, newest: Checkpoint | None) -> SafeString:
     at = moment(operation.not_before, "at")
     left = moment(operation.not_before, "until")
-    why = Reason(operation.reason).label
+    why = reason_label(operation.reason)
     because = f" Reason: {why}." if why else ""
     return format_html(
         "Restarts at {} ({}){}.{}",
@@ -135,12 +135,12 @@ def _quiet(operation: Operation) -> StateExplanation | None:
 
 
 def _failed(operation: Operation, newest: Checkpoint | None) -> StateExplanation:
-    why = Reason(operation.reason).label or "unknown reason"
+    why = reason_label(operation.reason) or "unknown reason"
     return StateExplanation(format_html("Failed: {}. {}", why, _way_on(operation, newest)), "red")
 
 
 def _cancelled(operation: Operation, newest: Checkpoint | None) -> StateExplanation:
-    why = Reason(operation.reason).label or "cancelled"
+    why = reason_label(operation.reason) or "cancelled"
     if who := operation.stop_requested_by:
         why = why.replace("by a user", f"by {who}")
     why = why[:1].upper() + why[1:]

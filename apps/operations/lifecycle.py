@@ -85,6 +85,14 @@ class Reason(TextChoices):
         return next((cls(new) for old, new in OLDER_REASONS.items() if old == value), None)
 
 
+def reason_label(reason: str) -> str:
+    """Return the label of a stored reason; one that a newer version stored is its own label."""
+    try:
+        return str(Reason(reason).label)
+    except ValueError:
+        return reason
+
+
 @dataclass(frozen=True, slots=True)
 class Handback:
     """Why the platform has an attempt saved and queued again; the note is that of its end."""

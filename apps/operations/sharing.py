@@ -75,14 +75,20 @@ class Allowance:
     @property
     def gpus_left(self) -> int | None:
         """Return how many more GPUs it may use; none once its GPU hours are used."""
-        if self.budget_problem(on_gpus=True):
-            return 0
         if self.max_gpu_hours is not None and self.gpu_hours >= self.max_gpu_hours:
             return 0
         return None if self.max_gpus is None else max(0, self.max_gpus - self.gpus)
 
+    @property
+    def has_gpu_budget_left(self) -> bool:
+        return not self.budget_problem(on_gpus=True)
+
     def budget_problem(self, *, on_gpus: bool) -> str:
-        """Say which budget is used up; "": none."""
+        """Say which budget is used up; "": none.
+
+        on_gpus: for what may use GPUs. An operation of the device `auto` does not start without
+        them either: it may have computed on a GPU before, and results differ between devices.
+        """
         problem = self.budget.problem(on_gpus=on_gpus) if self.budget else ""
         return f"{self.name} {problem}" if problem else ""
 
@@ -90,6 +96,8 @@ class Allowance:
         """Return how many nodes of an operation it allows now; None: any number."""
         if not need.takes_slot:
             return None
+        if self.budget_problem(on_gpus=need.device != "cpu"):
+            return 0
         limits = [self.slots_left, self.gpus_left if on_gpus else None]
         left = [each // need.processes for each in limits if each is not None]
         return min(left, default=None)
@@ -107,7 +115,7 @@ class Allowance:
 
     def explain(self, need: Need, *, on_gpus: bool) -> str:
         """Say which limit keeps an operation that it does not allow from starting."""
-        if problem := self.budget_problem(on_gpus=on_gpus):
+        if problem := self.budget_problem(on_gpus=need.device != "cpu"):
             return problem
         if on_gpus and self.allows(need, on_gpus=False):
             if self.max_gpu_hours == 0:

@@ -4,14 +4,15 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from django.contrib.auth.models import User
+from django.db import transaction
 from django.utils import timezone
 
-from apps.operations.lifecycle import Reason, State
-from apps.operations.models import Attempt, PastUse, Share
+from apps.operations.lifecycle import Handback, Reason, State
+from apps.operations.models import Attempt, Operation, PastUse, Share
 from apps.operations.models.compute_time import Period, by_day
 from apps.operations.requests import deletion, estimates, services
 from apps.operations.requests import shares as share_requests
-from apps.operations.scheduling import budgets, claims, queue_status, stuck
+from apps.operations.scheduling import budgets, claims, handbacks, queue_status, shares, stuck
 from apps.operations.scheduling.blocking import BlockingReason
 from apps.operations.subtasks import services as subtasks
 from apps.workers import maintenance
@@ -22,6 +23,7 @@ from tests.operations.attempts import run
 from tests.operations.test_preemption import (
     at_its_first_checkpoint,
     begin,
+    hand_back,
     offer,
     result_of,
     scripted,
@@ -101,7 +103,7 @@ def test_what_runs_beyond_a_budget_of_compute_hours_is_handed_back(ana):
 
 def test_within_its_budget_an_operation_continues(ana):
     total(ana, budget_compute_hours=1.1, budget_gpu_hours=0)
-    running(ana), running(ana)
+    running(ana, device="cpu"), running(ana, device="cpu")
     assert budgets.enforce(actor="beat") == 0
     assert handed_back() == {}
 
@@ -110,11 +112,13 @@ def test_a_budget_of_gpu_hours_leaves_operations_without_gpus(ana):
     total(project="vision", budget_gpu_hours=0.9)
     on_gpu = running(ana, "vision", gpus=GPUS, device="cuda", minutes=60)
     on_cpu, other = running(ana, "vision", device="cpu"), running(ana, gpus=GPUS, device="cuda")
-    maintenance.sweep(actor="beat")
-    assert list(handed_back()) == [on_gpu.pk]
+    for _ in range(2):  # the second one withdraws nothing
+        maintenance.sweep(actor="beat")
+        assert list(handed_back()) == [on_gpu.pk]
     assert {on_cpu.pk, other.pk}.isdisjoint(handed_back())
-    waiting, without = submitted(ana, "vision", device="cuda"), submitted(ana, "vision")
+    waiting = submitted(ana, "vision", device="cuda")
     assert claim(GPUS) is None
+    without = submitted(ana, "vision", device="cpu")
     assert claim().pk == without.pk
     assert claim() is None
     assert services.get(waiting.pk).state == State.PENDING
@@ -181,6 +185,7 @@ def end(operation, hours=1.0, started_at=None):
 
 
 def used(owner):
+    shares.past_hours.cache_clear()
     (row,) = (each for each in share_requests.used() if each["owner"] == owner.username)
     return row["used"]
 
@@ -240,6 +245,139 @@ def test_days_begin_at_midnight_in_utc():
         timedelta(hours=each) for each in (1, 24, 1)
     ]
     assert list(by_day(begin, begin)) == []
+
+
+def test_ended_attempts_are_not_read_again_for_some_seconds(
+    ana, monkeypatch, django_assert_num_queries
+):
+    monkeypatch.setattr(shares, "REMEMBERED_SECONDS", 1_000_000)
+    total(ana, budget_compute_hours=5)
+    end(running(ana), started_at=timezone.now() - timedelta(days=30))
+    assert used(ana)["budget_compute_hours"] == pytest.approx(1.0)
+    running(ana)
+    Attempt.objects.exclude(ended_at=None).delete()
+    with django_assert_num_queries(3):  # shares, running operations, hours that may change
+        known = shares.current().owners[ana.pk]
+    assert known.budget.used_compute_hours == pytest.approx(1.5, abs=0.01)
+
+
+def test_an_attempt_that_ends_meanwhile_counts_further(ana):
+    total(ana, budget_compute_hours=0.4)
+    operation = running(ana)
+    assert budgets.enforce(actor="beat") == 1
+    claims.finish(operation, State.COMPLETED, outcome=Attempt.Outcome.COMPLETED)
+    assert shares.current().owners[ana.pk].budget_problem(on_gpus=False)
+
+
+def test_a_claim_under_locks_reads_no_hours(ana, django_assert_num_queries):
+    total(ana, budget_compute_hours=5, gpu_hours_per_week=5)
+    running(ana)
+    operation, known = submitted(ana), shares.current()
+    with transaction.atomic(), django_assert_num_queries(3):  # two locks, running operations
+        (allowance,) = shares.locked(operation, known)
+    assert allowance == known.owners[ana.pk]
+    assert (allowance.slots, allowance.budget.used_compute_hours > 0.4) == (1, True)
+
+
+def test_after_a_budget_of_gpu_hours_no_worker_takes_what_may_use_gpus(ana):
+    serve("a", slots=8)
+    total(ana, budget_gpu_hours=0.4)
+    operation = running(ana, gpus=GPUS, device="auto")
+    assert budgets.enforce(actor="beat") == 1
+    hand_back(operation, Reason.BUDGET_USED_UP)
+    assert claim() is None  # on a CPU it would compute other bits
+    assert status(operation).code is BlockingReason.BUDGET_USED_UP
+    without = submitted(ana, device="cpu")
+    assert claim().pk == without.pk
+    Share.objects.update(budget_gpu_hours=5)
+    assert claim(GPUS).pk == operation.pk
+
+
+@pytest.mark.parametrize("change", ["raise", "removal"])
+def test_requests_that_no_budget_asks_for_any_more_are_withdrawn(ana, change):
+    total(ana, budget_compute_hours=0.9)
+    total(project="vision", budget_compute_hours=0.4)
+    operation, other = running(ana), running(ana, "vision")
+    assert budgets.enforce(actor="beat") == 2
+    if change == "raise":
+        Share.objects.filter(owner=ana).update(budget_compute_hours=5)
+    else:
+        Share.objects.filter(owner=ana).delete()
+    assert budgets.enforce(actor="beat") == 0
+    assert list(handed_back()) == [other.pk]
+    assert handbacks.requested([(operation.pk, 1)]) == {}
+    event = operation.events.first()
+    assert (event.what, event.actor) == ("HANDBACK_WITHDRAWN", "beat")
+    assert event.note.startswith("ana has used 1.0 of 0.9 compute hours")
+    Share.objects.all().delete()
+    assert budgets.enforce(actor="beat") == 0
+    assert handed_back() == {}
+
+
+def test_days_of_kept_use_are_written_in_one_order(ana):
+    parent = submitted(ana)
+    for index, day in enumerate((9, 7, 8)):
+        child = rows.subtask_of(parent, State.PENDING, index)
+        child.row.update(project="abc"[-day % 3])
+        parent.row.update(takes_slot=False)
+        assert claim().pk == child.pk
+        end(child, started_at=datetime(2026, 3, day, 20, tzinfo=UTC))
+    PastUse.keep(Operation.objects.filter(is_subtask=True))
+    days = PastUse.objects.order_by("pk").values_list("day__day", flat=True)
+    assert list(days) == [7, 8, 9]
+
+
+NEWER = "FROM_THE_FUTURE"
+
+
+@pytest.mark.parametrize(
+    ("state", "not_before"),
+    [
+        (State.PENDING, False),
+        (State.RESUMING, False),
+        (State.RESUMING, True),
+        (State.FAILED, False),
+        (State.CANCELLED, False),
+    ],
+)
+def test_pages_and_the_api_show_a_reason_of_a_newer_version(admin_client, ana, state, not_before):
+    operation = running(ana)
+    end(operation)
+    later = timezone.now() + timedelta(hours=1) if not_before else None
+    operation.row.update(state=state, reason=NEWER, not_before=later)
+    operation.attempts.update(reason=NEWER)
+    paths = (
+        "/",
+        f"/operations/{operation.pk}",
+        "/api/v1/operations",
+        f"/api/v1/operations/{operation.pk}",
+        f"/api/v1/operations/{operation.pk}/attempts",
+    )
+    for path in paths:
+        answer = admin_client.get(path, follow=True)
+        assert answer.status_code == 200, path
+        is_shown = path != "/" or state is State.FAILED
+        assert not is_shown or NEWER in answer.content.decode(), path
+
+
+def test_a_request_of_a_newer_version_is_like_a_stop_of_the_worker(ana):
+    operation = running(ana)
+    operation.attempts.update(handback_reason=NEWER, handback_note="as it says")
+    expected = Handback(Reason.SHUTDOWN, f"{NEWER}: as it says")
+    assert handbacks.requested([(operation.pk, 1)]) == {(operation.pk, 1): expected}
+    assert handbacks.of_attempt(operation.pk, 1) == expected
+
+
+def test_a_stop_for_a_reason_of_a_newer_version_is_recorded_with_it(ana):
+    operation = running(ana)
+    operation.row.update(stop_reason=NEWER)
+    claims.finish(
+        operation,
+        State.CANCELLED,
+        outcome=Attempt.Outcome.CANCELLED,
+        reason=Reason.CANCELLED_BY_PERSON,
+    )
+    assert services.get(operation.pk).reason == operation.attempts.get().reason == NEWER
 
 
 @pytest.mark.slow

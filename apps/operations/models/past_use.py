@@ -11,6 +11,11 @@ from apps.operations.models.compute_time import END, FACTORS, by_day
 from apps.operations.models.records import Attempt
 
 
+def _in_order(item: tuple[tuple[Any, ...], Any]) -> tuple[Any, ...]:
+    (day, owner_id, project, kind), _ = item
+    return day, owner_id or 0, project, kind
+
+
 class PastUse(models.Model):
     """What attempts of deleted operations took on one day.
 
@@ -55,7 +60,8 @@ class PastUse(models.Model):
                 used["num_attempts"] += number == 0 or day.weekday() == 0
                 used["compute_seconds"] += time.total_seconds() * row["processes"]
                 used["gpu_seconds"] += time.total_seconds() * row["num_gpus"]
-        for (day, owner_id, project, kind), used in sums.items():
+        # In one order, so that deletions at once do not wait for each other in a circle.
+        for (day, owner_id, project, kind), used in sorted(sums.items(), key=_in_order):
             key = {"day": day, "owner_id": owner_id, "project": project, "kind": kind}
             known = cls.objects.filter(**key).values_list("pk", flat=True).first()
             if known is None:

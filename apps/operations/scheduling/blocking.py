@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
-from apps.operations.lifecycle import Reason
+from apps.operations.lifecycle import reason_label
 from apps.operations.placement import GB, Need, ServingWorker
 from apps.operations.sharing import Allowance, first_exceeded
 from trainops.serving import NUM_WAIT_SLOTS
@@ -63,7 +63,7 @@ class WaitingOperation:
     label: str = ""
     need: Need = field(default_factory=Need)
     paused_until: datetime | None = None
-    reason: Reason = Reason.NONE  # why it is paused
+    reason: str = ""  # why it is paused
     allowances: Sequence[Allowance] = ()  # of its owner and project
     num_ahead: int | None = None  # due operations that go first; None: not counted
 
@@ -202,17 +202,17 @@ def _exceeded(
     return exceeded.explain(waiting.need, on_gpus=on_gpus) if exceeded else ""
 
 
-def _budget_problem(waiting: WaitingOperation, worker: ServingWorker) -> str:
-    """Say which budget is used up for the operation on a worker; "": none."""
+def _budget_problem(waiting: WaitingOperation) -> str:
+    """Say which budget is used up for the operation; "": none."""
     if not waiting.need.takes_slot:
         return ""
-    on_gpus = _on_gpus(waiting, worker)
+    on_gpus = waiting.need.device != "cpu"
     problems = (each.budget_problem(on_gpus=on_gpus) for each in waiting.allowances)
     return next(filter(None, problems), "")
 
 
-def _has_budget(waiting: WaitingOperation, worker: ServingWorker) -> bool:
-    return not _budget_problem(waiting, worker)
+def _has_budget(waiting: WaitingOperation, _: ServingWorker) -> bool:
+    return not _budget_problem(waiting)
 
 
 def _unused(waiting: WaitingOperation) -> list[Allowance]:
@@ -242,7 +242,7 @@ def _has_place(waiting: WaitingOperation, worker: ServingWorker) -> bool:
 
 
 def _paused(waiting: WaitingOperation) -> str:
-    why = f" ({waiting.reason.label})" if waiting.reason else ""
+    why = f" ({reason_label(waiting.reason)})" if waiting.reason else ""
     return f"Restarts at {waiting.paused_until:%H:%M:%S %Z}{why}."
 
 
@@ -315,9 +315,8 @@ def _share_too_small(waiting: WaitingOperation, workers: Sequence[ServingWorker]
     return f"Needs more than its share: {_reason(waiting, workers, _unused(waiting))}."
 
 
-def _budget_used_up(waiting: WaitingOperation, workers: Sequence[ServingWorker]) -> str:
-    problem = next(filter(None, (_budget_problem(waiting, each) for each in workers)))
-    return f"Waiting for a budget: {problem}."
+def _budget_used_up(waiting: WaitingOperation, _: Sequence[ServingWorker]) -> str:
+    return f"Waiting for a budget: {_budget_problem(waiting)}."
 
 
 def _share_used_up(waiting: WaitingOperation, workers: Sequence[ServingWorker]) -> str:

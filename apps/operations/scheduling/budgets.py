@@ -1,6 +1,8 @@
 """Budgets: what runs although the hours of its owner or project are used up is handed back."""
 
 from collections.abc import Iterator
+from functools import reduce
+from operator import or_
 
 from django.db.models import F, Q
 
@@ -9,12 +11,18 @@ from apps.operations.models import Attempt, Share
 from apps.operations.scheduling import handbacks, shares
 
 _HAS_BUDGET = Q(budget_gpu_hours__isnull=False) | Q(budget_compute_hours__isnull=False)
+_NONE = Q(pk__in=[])
 
 
 def enforce(*, actor: str) -> int:
-    """Request hand-backs; return how many."""
-    if not Share.objects.filter(_HAS_BUDGET).exists():
-        return 0
+    """Request hand-backs, and withdraw those that no budget asks for any more.
+
+    Return how many are requested.
+    """
+    exceeded = list(_used_up()) if Share.objects.filter(_HAS_BUDGET).exists() else []
+    asked = Attempt.objects.filter(handback_reason=Reason.BUDGET_USED_UP)
+    of_budgets = reduce(or_, (condition for condition, _ in exceeded), _NONE)
+    handbacks.withdraw_all(asked.exclude(of_budgets), actor=actor)
     running = Attempt.objects.filter(
         operation__state=State.RUNNING,
         operation__takes_slot=True,
@@ -22,7 +30,7 @@ def enforce(*, actor: str) -> int:
         handback_reason="",
     )
     num_requested = 0
-    for condition, problem in _used_up():
+    for condition, problem in exceeded:
         for attempt in running.filter(condition).select_related("operation"):
             handback = Handback(Reason.BUDGET_USED_UP, problem)
             num_requested += handbacks.request(attempt.operation, handback, actor=actor)

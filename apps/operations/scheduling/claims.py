@@ -25,6 +25,7 @@ from apps.operations.scheduling import (
 )
 from apps.operations.scheduling.reservations import available
 from apps.operations.scheduling.saved import with_what_was_saved
+from apps.operations.scheduling.shares import Shares
 from apps.operations.sharing import max_nodes
 from trainops.clock import DatabaseNow, seconds_from_now
 
@@ -59,7 +60,7 @@ def claim(*, worker_id: str, host: str, offer: Offer) -> Operation | None:
                 return None
             nodes = _others(candidate, worker_id)
             if nodes is not None and known.of(candidate.owner_id, candidate.project):
-                nodes = _allowed(candidate, nodes, offer)
+                nodes = _allowed(candidate, nodes, offer, known)
             if nodes is not None and _take(candidate, worker_id, host, offer, nodes):
                 return Operation.objects.get(pk=candidate.pk)
         passed.append(candidate.pk)
@@ -67,13 +68,13 @@ def claim(*, worker_id: str, host: str, offer: Offer) -> Operation | None:
 
 
 def _allowed(
-    candidate: Operation, others: Sequence[ServingWorker], offer: Offer
+    candidate: Operation, others: Sequence[ServingWorker], offer: Offer, known: Shares
 ) -> Sequence[ServingWorker] | None:
     """Return as many of the other workers as its shares allow; None: they do not allow it.
 
     Another claim may have used them up meanwhile; from now on none does.
     """
-    allowances = shares.locked(candidate)
+    allowances = shares.locked(candidate, known)
     on_gpus = bool(offer.choose(candidate.need))
     number = max_nodes(allowances, candidate.need, on_gpus=on_gpus)
     return others[: number - 1] if number else None
@@ -149,7 +150,7 @@ def finish(
     state: State,
     *,
     outcome: Attempt.Outcome,
-    reason: Reason = Reason.NONE,
+    reason: str = Reason.NONE,
     note: str = "",
     **fields: Any,
 ) -> None:
@@ -161,7 +162,7 @@ def finish(
     with transaction.atomic():
         owned = Operation.objects.owned(operation.pk, operation.attempt)
         if reason == Reason.CANCELLED_BY_PERSON:
-            reason = Reason(owned.values_list("stop_reason", flat=True).first() or reason)
+            reason = owned.values_list("stop_reason", flat=True).first() or reason
         if not owned.move(state, actor=operation.worker_id, note=note, reason=reason, **fields):
             raise Fenced
         close_attempt(operation, outcome=outcome, reason=reason, note=note)
@@ -256,7 +257,7 @@ def cancel_lost(operation: Operation, reason: Reason, *, actor: str) -> bool:
 
 
 def close_attempt(
-    operation: Operation, *, outcome: Attempt.Outcome, reason: Reason, note: str
+    operation: Operation, *, outcome: Attempt.Outcome, reason: str, note: str
 ) -> None:
     closed = Attempt.objects.filter(
         operation_id=operation.pk, number=operation.attempt, ended_at=None

@@ -7,7 +7,7 @@ it together with the stop requests.
 from collections.abc import Collection
 
 from django.db import transaction
-from django.db.models import Exists, F, OuterRef, Q
+from django.db.models import Exists, F, OuterRef, Q, QuerySet
 
 from apps.operations.lifecycle import Handback, Reason, State
 from apps.operations.models import Attempt, Operation
@@ -54,7 +54,7 @@ def requested(held: Collection[Key]) -> dict[Key, Handback]:
     ).exclude(handback_reason="")
     columns = "operation_id", "number", "handback_reason", "handback_note"
     rows = asked.exclude(_IS_OUTDATED).order_by().values_list(*columns)
-    found = {(pk, number): Handback(Reason(reason), note) for pk, number, reason, note in rows}
+    found = {(pk, number): _handback(reason, note) for pk, number, reason, note in rows}
     return {key: each for key, each in found.items() if key in held}
 
 
@@ -62,10 +62,35 @@ def of_attempt(operation_id: str, attempt: int) -> Handback | None:
     """Return what was requested of an attempt."""
     row = Attempt.objects.filter(operation_id=operation_id, number=attempt)
     asked = row.exclude(handback_reason="").values_list("handback_reason", "handback_note").first()
-    return Handback(Reason(asked[0]), asked[1]) if asked else None
+    return _handback(*asked) if asked else None
 
 
-def withdraw() -> int:
-    """Withdraw requests whose operation waits no longer; what a worker has begun to save stays."""
-    outdated = Attempt.objects.filter(_IS_OUTDATED, ended_at=None)
-    return outdated.update(handback_reason="", handback_note="", preempted_for="")
+def _handback(reason: str, note: str) -> Handback:
+    """Return a request; one for a reason of a newer version is like a stop of the worker."""
+    if reason in Reason.values:
+        return Handback(Reason(reason), note)
+    return Handback(Reason.SHUTDOWN, f"{reason}: {note}")
+
+
+def withdraw(*, actor: str = "system") -> int:
+    """Withdraw requests whose operation waits no longer."""
+    return withdraw_all(Attempt.objects.filter(_IS_OUTDATED), actor=actor)
+
+
+def withdraw_all(requests: QuerySet[Attempt], *, actor: str) -> int:
+    """Withdraw requests; what a worker has begun to save stays."""
+    num_withdrawn = 0
+    requests = requests.filter(ended_at=None).exclude(handback_reason="")
+    for attempt in requests.select_related("operation"):
+        with transaction.atomic():
+            # Locked first, as in `request`.
+            row = Operation.objects.filter(pk=attempt.operation_id)
+            row.select_for_update().values_list("pk", flat=True).first()
+            is_withdrawn = requests.filter(pk=attempt.pk).update(
+                handback_reason="", handback_note="", preempted_for=""
+            )
+            if is_withdrawn:
+                operation, note = attempt.operation, attempt.handback_note
+                operation.record("HANDBACK_WITHDRAWN", actor=actor, note=note)
+        num_withdrawn += is_withdrawn
+    return num_withdrawn

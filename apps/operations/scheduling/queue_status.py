@@ -13,7 +13,7 @@ from django.conf import settings
 from django.db.models import F
 from django.utils import timezone
 
-from apps.operations.lifecycle import WAITING, Reason, State
+from apps.operations.lifecycle import WAITING, State
 from apps.operations.models import Attempt, Node, Operation
 from apps.operations.placement import Need, ServingWorker
 from apps.operations.scheduling import shares
@@ -183,7 +183,7 @@ def _explained(
         label=row["queue"],
         need=_need(row),
         paused_until=timezone.localtime(not_before) if not_before else None,
-        reason=Reason(row["reason"]),
+        reason=row["reason"],
         num_ahead=num_ahead,
         allowances=known_shares.of(row["owner_id"], row["project"]),
     )

@@ -1,13 +1,14 @@
 """Shares at this moment: limits, weights, and what running operations use of them.
 
-Only rows of shares and of running attempts are read; attempts of this week only where GPU hours are
-limited.
+Only rows of shares and of running attempts are read; ended attempts only where GPU hours of a week
+are limited, and for budgets.
 """
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, Final
 
 from django.conf import settings
@@ -19,6 +20,7 @@ from django.db.models import (
     F,
     IntegerField,
     Q,
+    QuerySet,
     Sum,
     Value,
     When,
@@ -39,6 +41,10 @@ from apps.operations.models.compute_time import (
 from apps.operations.sharing import Allowance, Budget
 
 Key = int | str | None  # of an owner or a project
+ShareKeys = tuple[tuple[int | None, str], ...]  # owner and project of shares
+Hours = tuple[Any, float, float]  # owner and project, GPU hours, compute hours
+REMEMBERED_SECONDS = 10
+LATE_SECONDS = 60  # an end may be committed so long after its time
 _NAMES: Final = {
     "owner_key": F("operation__owner"),
     "owner_name": F("operation__owner__username"),
@@ -91,6 +97,9 @@ class Shares:
         if not self.has_limits:
             return Q()
         exceeded = self._exceeded(lambda each: each.slots_left)
+        exceeded |= ~Q(device="cpu") & self._exceeded(
+            lambda each: None if each.has_gpu_budget_left else 0
+        )
         if on_gpus:
             exceeded |= ~Q(device="cpu") & self._exceeded(lambda each: each.gpus_left)
         return ~exceeded
@@ -146,8 +155,7 @@ def current(*, has_order: bool = True) -> Shares:
     if not (has_order or known.has_limits):
         return known
     use = _Use(owners, projects, default)
-    for row in _running():
-        use.add(row, slots=row["slots"], gpus=row["gpus"])
+    use.add_running()
     every = default, *owners.values(), *projects.values()
     if any(each.max_gpu_hours is not None for each in every):
         for row, gpu_hours, _ in _used_since(monday_of(timezone.now()), is_on_gpus=True):
@@ -164,16 +172,22 @@ def has_budget(share: Share) -> bool:
     return share.budget_gpu_hours is not None or share.budget_compute_hours is not None
 
 
-def locked(operation: Operation) -> list[Allowance]:
+def locked(operation: Operation, known: Shares) -> list[Allowance]:
     """Return what limits an operation, and how much of it is used.
 
-    No other claim changes that until the transaction ends.
+    No other claim changes that until the transaction ends. The hours are those of `known`, since
+    claims do not change them.
     """
     owner = User.objects.filter(operations=operation).order_by()
     project = Share.objects.filter(project=operation.project).exclude(project="").order_by()
     for rows in (owner, project):
         list(rows.select_for_update(of=("self",), no_key=True).values_list("pk", flat=True))
-    return current(has_order=False).of(operation.owner_id, operation.project)
+    owners, projects = (
+        {key: replace(each, slots=0, gpus=0) for key, each in allowances.items()}
+        for allowances in (known.owners, known.projects)
+    )
+    _Use(owners, projects, known.default).add_running()
+    return Shares(owners, projects, known.default).of(operation.owner_id, operation.project)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +197,10 @@ class _Use:
     owners: dict[Key, Allowance]
     projects: dict[Key, Allowance]
     default: Allowance
+
+    def add_running(self) -> None:
+        for row in _running():
+            self.add(row, slots=row["slots"], gpus=row["gpus"])
 
     def add(self, row: Mapping[str, Any], **amounts: float) -> None:
         key, name, project = row["owner_key"], row["owner_name"], row["project"]
@@ -249,33 +267,59 @@ def _running() -> Iterator[Any]:
 
 def _used_since(
     begin: datetime, of: Sequence[Share] | None = None, *, is_on_gpus: bool = False
-) -> Iterator[tuple[Any, float, float]]:
+) -> Iterator[Hours]:
     """Yield owner and project, GPU hours and compute hours of attempts since midnight of a day.
 
-    Those of deleted operations count, too. of: only for these shares; None: all.
+    Those of deleted operations count, too. of: only for these shares; None: all. What ended more
+    than a minute ago is remembered for some seconds, as it may be the whole history.
     """
+    now = timezone.now().timestamp()
+    until = datetime.fromtimestamp(now - now % REMEMBERED_SECONDS - LATE_SECONDS, UTC)
+    until = max(begin, until)
+    keys = None if of is None else tuple((each.owner_id, each.project) for each in of)
+    yield from past_hours(begin, until, keys, is_on_gpus)
+    yield from _hours(computing_since(until), begin, keys, is_on_gpus)
+
+
+@lru_cache(maxsize=16)
+def past_hours(
+    begin: datetime, until: datetime, keys: ShareKeys | None, is_on_gpus: bool
+) -> Sequence[Hours]:
+    """Return what ended until a moment. Remembered, so another moment reads it again."""
+    ended = computing_since(begin).filter(ended_at__lte=until)
+    found = list(_hours(ended, begin, keys, is_on_gpus))
+    past = PastUse.objects.filter(day__gte=begin.date()).order_by()
+    if keys is not None:
+        past = past.filter(_is_of(keys))
+    names = {"owner_key": F("owner"), "owner_name": F("owner__username")}
+    kept: Any = past.values("project", **names)
+    kept = kept.annotate(on_gpus=Sum("gpu_seconds"), in_all=Sum("compute_seconds"))
+    found += [(row, row["on_gpus"] / HOUR_SECONDS, row["in_all"] / HOUR_SECONDS) for row in kept]
+    return found
+
+
+def _hours(
+    attempts: QuerySet[Attempt], begin: datetime, keys: ShareKeys | None, is_on_gpus: bool
+) -> Iterator[Hours]:
     took = ExpressionWrapper(
         F("end") - Greatest(F("started_at"), Value(begin)), output_field=DurationField()
     )
-    attempts = computing_since(begin).annotate(end=END)
-    past = PastUse.objects.filter(day__gte=begin.date()).order_by()
+    attempts = attempts.annotate(end=END)
     if is_on_gpus:
         attempts = attempts.exclude(device="")
-    if of is not None:
-        owners = [each.owner_id for each in of if each.owner_id is not None]
-        projects = [each.project for each in of if each.project]
-        attempts = attempts.filter(
-            Q(operation__owner__in=owners) | Q(operation__project__in=projects)
-        )
-        past = past.filter(Q(owner__in=owners) | Q(project__in=projects))
+    if keys is not None:
+        attempts = attempts.filter(_is_of(keys, "operation__"))
     rows: Any = attempts.values(**_NAMES, **FACTORS)
     for row in rows.annotate(took=Sum(took)):
         hours = max(0.0, row["took"].total_seconds() / HOUR_SECONDS)
         yield row, hours * row["num_gpus"], hours * row["processes"]
-    names = {"owner_key": F("owner"), "owner_name": F("owner__username")}
-    kept: Any = past.values("project", **names)
-    for row in kept.annotate(on_gpus=Sum("gpu_seconds"), in_all=Sum("compute_seconds")):
-        yield row, row["on_gpus"] / HOUR_SECONDS, row["in_all"] / HOUR_SECONDS
+
+
+def _is_of(keys: ShareKeys, prefix: str = "") -> Q:
+    """Return the condition of what belongs to one of these owners or projects."""
+    owners = [owner for owner, _ in keys if owner is not None]
+    projects = [project for _, project in keys if project]
+    return Q(**{f"{prefix}owner__in": owners}) | Q(**{f"{prefix}project__in": projects})
 
 
 def _ranking(column: str, allowances: Mapping[Key, Allowance]) -> Ranking:

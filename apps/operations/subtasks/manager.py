@@ -11,7 +11,7 @@ from apps.checkpoints import copies, integrity, storage
 from apps.checkpoints.models import Checkpoint
 from apps.ledger import services as ledgers
 from apps.operations.files.uploads import BackgroundCall
-from apps.operations.lifecycle import Reason, State
+from apps.operations.lifecycle import Reason, State, reason_label
 from apps.operations.models import Operation, Subtask
 from apps.operations.subtasks import services
 from trainops.process.protocol import DropSubtasks, StartSubtasks, SubtaskEnded, SubtasksStarted
@@ -80,7 +80,7 @@ class SubtaskManager:
             found = self._fetched(subtask)
             return None if found is None else self._result(subtask, "done", found)
         if operation.state == State.FAILED:
-            error = (operation.error or {}).get("message") or Reason(operation.reason).label
+            error = (operation.error or {}).get("message") or reason_label(operation.reason)
             return self._result(subtask, "failed", note=f"{error} ({operation.pk})")
         if operation.state == State.CANCELLED and operation.reason == Reason.DROPPED:
             return self._result(subtask, "dropped")

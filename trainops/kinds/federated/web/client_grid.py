@@ -11,7 +11,7 @@ from typing import Any
 from django.db.models import F, OuterRef, Subquery
 from django.utils import timezone
 
-from apps.operations.lifecycle import WAITING, Reason, State
+from apps.operations.lifecycle import WAITING, Reason, State, reason_label
 from apps.operations.models import Attempt, Operation
 from apps.operations.scheduling import queue_status
 from apps.operations.scheduling.blocking import QueueStatus
@@ -223,7 +223,7 @@ def _where(how: str, row: ClientRow | None, waits: Mapping[str, QueueStatus]) ->
     if row["id"] in waits:
         return waits[row["id"]].message
     if how == "failed":
-        return row["message"] or Reason(row["reason"]).label
+        return row["message"] or reason_label(row["reason"])
     if how == "stopped":
         return "resumes with its parent operation"
     until = row["lease_expires_at"]
