@@ -286,6 +286,8 @@ def test_after_a_budget_of_gpu_hours_no_worker_takes_what_may_use_gpus(ana):
     assert budgets.enforce(actor="beat") == 1
     hand_back(operation, Reason.BUDGET_USED_UP)
     assert claim() is None  # on a CPU it would compute other bits
+    allowed = shares.current().allowed(on_gpus=False)
+    assert not Operation.objects.due().filter(allowed).exists()
     assert status(operation).code is BlockingReason.BUDGET_USED_UP
     without = submitted(ana, device="cpu")
     assert claim().pk == without.pk
