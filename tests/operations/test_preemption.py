@@ -8,6 +8,7 @@ from datetime import timedelta
 import pytest
 from django.contrib.auth.models import User
 from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from apps.checkpoints import place, storage
@@ -16,7 +17,14 @@ from apps.operations.lifecycle import Handback, Reason, State
 from apps.operations.models import Attempt, MetricPoint, Share
 from apps.operations.placement import GB, Device, FreeSlot
 from apps.operations.requests import services
-from apps.operations.scheduling import claims, handbacks, preemption, queue_status
+from apps.operations.scheduling import (
+    claims,
+    handbacks,
+    preemption,
+    queue_status,
+    reservations,
+    shares,
+)
 from apps.workers import maintenance, registry
 from apps.workers.models import Worker
 from apps.workers.runtime import WorkerProcess
@@ -318,7 +326,7 @@ def test_an_operation_of_several_nodes_makes_room_on_all_of_them():
     first = gang(2, priority=5)
     assert preemption.preempt(actor="beat") == 1
     assert preempted() == {low.pk: first.pk}
-    assert preemption.workers_of(first) == {"a", "b"}
+    assert reservations.freed_for([first]) == {first.pk: {"a", "b"}}
     assert high.pk not in preempted()
 
 
@@ -504,6 +512,137 @@ def test_every_sweep_looks_for_operations_to_preempt():
     low, first = running(), waiting()
     maintenance.sweep(actor="beat")
     assert preempted() == {low.pk: first.pk}
+
+
+def test_a_share_that_allows_one_more_slot_preempts_one_operation():
+    serve("a", slots=4)
+    ana, ben = (User.objects.create_user(name) for name in ("ana", "ben"))
+    [running(owner=ben) for _ in range(4)]
+    Share.objects.create(owner=ana, max_slots=1)
+    first, *_ = [waiting(owner=ana) for _ in range(4)]
+    assert [preemption.preempt(actor="beat") for _ in range(2)] == [1, 0]
+    assert list(preempted().values()) == [first.pk]
+
+
+def test_a_share_of_a_project_that_allows_one_more_gpu_preempts_one_operation():
+    gpus = ["GPU-1", "GPU-2"]
+    serve("a", slots=2, gpus=gpus)
+    for free in (gpus, gpus[1:]):
+        submitted = waiting(priority=0, device="cuda")
+        assert claims.claim(worker_id="a", host="a", offer=offer(2, gpus=free)) is not None
+        save(services.get(submitted.pk))
+        begin(submitted, 3600)
+    Share.objects.create(project="vision", max_gpus=1)
+    for _ in range(2):
+        waiting(device="cuda").row.update(project="vision")
+    assert [preemption.preempt(actor="beat") for _ in range(2)] == [1, 0]
+
+
+def test_all_slots_that_a_request_frees_count_for_the_next_operations():
+    serve(*"abcd", slots=4)
+    [running(name, processes=4) for name in "abcd"]
+    first, *others = [waiting() for _ in range(4)]
+    assert [preemption.preempt(actor="beat") for _ in range(2)] == [1, 0]
+    assert list(preempted().values()) == [first.pk]
+    waiting()
+    assert preemption.preempt(actor="beat") == 1
+    assert {each.pk for each in others}.isdisjoint(preempted().values())
+
+
+def over_http(*names):
+    serve(*names)
+    Worker.objects.filter(pk__in=names).update(worker_type="remote", asked_at=timezone.now())
+
+
+def waiting_subtask(priority):
+    parent = rows.submitted()
+    parent.row.update(state=State.COMPLETED)
+    child = rows.subtask_of(parent, State.PENDING)
+    child.row.update(priority=priority)
+    return child
+
+
+def test_a_subtask_preempts_nothing_on_a_worker_over_http():
+    serve("z")
+    over_http("a", "b")
+    there, here = running("a"), running("z", priority=1)
+    child = waiting_subtask(4)  # the worker b is free, and takes no subtasks
+    assert preemption.preempt(actor="beat") == 1
+    assert preempted() == {here.pk: child.pk}
+    assert there.pk not in preempted()
+
+
+def test_nothing_is_preempted_on_a_worker_that_is_reserved_for_a_sooner_operation():
+    serve("a", slots=2)
+    running(priority=9), running(priority=0)
+    waiting(priority=5, processes=2)
+    waiting(priority=4)
+    assert preemption.preempt(actor="beat") == 0
+
+
+def test_operations_whose_share_is_used_up_leave_others_their_turn(monkeypatch):
+    monkeypatch.setattr(preemption, "MAX_LOOKED_AT", 2)
+    serve("a", slots=3)
+    ana = User.objects.create_user("ana")
+    Share.objects.create(owner=ana, max_slots=0)
+    [running() for _ in range(3)]
+    [waiting(priority=9, owner=ana) for _ in range(2)]
+    others = [waiting() for _ in range(3)]
+    assert [preemption.preempt(actor="beat") for _ in range(3)] == [2, 1, 0]
+    assert set(preempted().values()) == {each.pk for each in others}
+
+
+def test_an_operation_for_which_no_worker_keeps_slots_preempts_nothing(monkeypatch):
+    monkeypatch.setattr(reservations, "MAX_LOOKED_AT", 1)
+    serve("a", "b", slots=2)
+    [running(name, processes=2) for name in "ab"]
+    first, _second = waiting(processes=2), waiting(processes=2)
+    assert [preemption.preempt(actor="beat") for _ in range(2)] == [1, 0]
+    assert list(preempted().values()) == [first.pk]
+
+
+def test_slots_that_were_freed_for_an_earlier_wait_are_kept_no_longer():
+    serve("a", "b")
+    low, first = running("a"), waiting()
+    running("b", priority=9)
+    assert preemption.preempt(actor="beat") == 1
+    hand_back(low)
+    assert reservations.freed_for([services.get(first.pk)]) == {first.pk: {"a"}}
+    assert claims.claim(worker_id="a", host="a", offer=offer(1)).pk == first.pk
+    hand_back(first, Reason.SHUTDOWN)
+    assert reservations.freed_for([services.get(first.pk)]) == {}
+
+
+def test_what_no_hand_back_makes_room_for_is_examined_once(monkeypatch):
+    """Equal operations are one group; only what is held on workers that can take them counts."""
+    serve("a", "b")
+    running("a"), running("b", priority=3)
+    asked = []
+    reason = preemption._reason
+    monkeypatch.setattr(preemption, "_reason", lambda *given: asked.append(given) or reason(*given))
+    Worker.objects.filter(pk="a").update(labels=[])
+    Worker.objects.filter(pk="b").update(labels=["night"])
+    for _ in range(20):
+        waiting(priority=2).row.update(queue="night")
+    assert preemption.preempt(actor="beat") == 0
+    assert len(asked) <= 3
+
+
+def num_queries_of_a_poll():
+    with CaptureQueriesContext(connection) as asked:
+        assert reservations.available("b", offer(1, 4), shares.current()).exists()
+    return len(asked)
+
+
+def test_a_poll_reads_at_once_for_which_operations_slots_are_freed():
+    serve("a", "b", slots=4)
+    running("a", processes=4), running("b", priority=9, processes=4)
+    waiting(processes=4)
+    assert preemption.preempt(actor="beat") == 1
+    waiting(priority=0)
+    few = num_queries_of_a_poll()
+    [waiting(processes=4) for _ in range(5)]
+    assert num_queries_of_a_poll() == few
 
 
 # Real children of a real forkserver.

@@ -83,9 +83,9 @@ def queue_status_of(
         if len(left) < waiting.need.min_nodes:
             return _status(question, waiting, workers, left)
         workers = left
-    if len(alike := _alike(waiting, workers)) < waiting.need.min_nodes:
-        message = f"Needs {waiting.need.min_nodes} workers {_how_alike(alike, workers)}"
-        return QueueStatus(BlockingReason.TOO_FEW_WORKERS, f"{message}; {_do(alike)}.")
+    if len(same := alike(waiting, workers)) < waiting.need.min_nodes:
+        message = f"Needs {waiting.need.min_nodes} workers {_how_alike(same, workers)}"
+        return QueueStatus(BlockingReason.TOO_FEW_WORKERS, f"{message}; {_do(same)}.")
     return QueueStatus(BlockingReason.SOON, "A worker claims it shortly.")
 
 
@@ -137,17 +137,17 @@ def are_alike(need: Need, one: ServingWorker, other: ServingWorker) -> bool:
     return use_alike and one.versions == other.versions
 
 
-def _alike(waiting: WaitingOperation, workers: Sequence[ServingWorker]) -> Sequence[ServingWorker]:
+def alike(waiting: WaitingOperation, workers: Sequence[ServingWorker]) -> Sequence[ServingWorker]:
     """Return the most workers that may compute together."""
     if waiting.need.nodes == 1:
         return workers
     groups = ([each for each in workers if are_alike(waiting.need, each, one)] for one in workers)
-    return max(groups, key=len)
+    return max(groups, key=len, default=())
 
 
-def _how_alike(alike: Sequence[ServingWorker], workers: Sequence[ServingWorker]) -> str:
+def _how_alike(same: Sequence[ServingWorker], workers: Sequence[ServingWorker]) -> str:
     """Say what the largest group of workers has in common, and the others do not."""
-    if all(each.versions == alike[0].versions for each in workers):
+    if all(each.versions == same[0].versions for each in workers):
         return "that all have GPUs, or all have none"
     found = sorted({", ".join(each.versions) or "unknown versions" for each in workers})
     return f"with the same versions ({'; '.join(found)})"

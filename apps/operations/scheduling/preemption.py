@@ -5,26 +5,36 @@ queued again, at most once in `preempt_after_seconds` for the same waiting opera
 keeps the freed slots for it, and reservations do where it needs several (`reservations`).
 """
 
+from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from typing import Any
 
 from django.conf import settings
 from django.db import connection, transaction
-from django.db.models import Exists, F, Min, OuterRef, Q, QuerySet
+from django.db.models import Exists, F, Max, Min, OuterRef, Q, QuerySet
 from django.utils import timezone
 
 from apps.checkpoints.models import Checkpoint
 from apps.operations.lifecycle import Handback, Reason, State
-from apps.operations.models import Attempt, Node, Operation, Share
+from apps.operations.models import Attempt, Node, Operation, OperationQuerySet, Share
 from apps.operations.placement import ServingWorker
-from apps.operations.scheduling import handbacks, queue_status, shares
-from apps.operations.scheduling.blocking import BlockingReason, WaitingOperation, queue_status_of
+from apps.operations.scheduling import handbacks, queue_status, reservations, shares
+from apps.operations.scheduling.blocking import (
+    BlockingReason,
+    WaitingOperation,
+    able,
+    alike,
+    free,
+    queue_status_of,
+)
 from apps.operations.scheduling.shares import Shares
+from apps.operations.sharing import Allowance
 from trainops.clock import DatabaseNow
 
-MAX_LOOKED_AT = 200  # waiting operations, the next first
+MAX_LOOKED_AT = 200  # waiting operations for which nothing is preempted yet, the next first
 COLUMNS = (
     "number",
     "worker_id",
@@ -52,6 +62,15 @@ class UsedSlots:
         self.slots[worker_id] += processes
         self.devices[worker_id] |= set(device.split(",")) - {""}
 
+    @classmethod
+    def sum(cls, of: "Iterable[UsedSlots]") -> "UsedSlots":
+        total = cls()
+        for each in of:
+            for worker_id, number in each.slots.items():
+                total.slots[worker_id] += number
+                total.devices[worker_id] |= each.devices[worker_id]
+        return total
+
 
 @dataclass(frozen=True, slots=True)
 class Preemptible:
@@ -75,44 +94,215 @@ def preempt(*, actor: str) -> int:
     if lowest is None:
         return 0
     above = Operation.objects.due().filter(takes_slot=True, priority__gt=lowest)
-    if not above.exists():
+    highest = above.aggregate(highest=Max("priority"))["highest"]
+    if highest is None:
         return 0
-    known = shares.current()
-    waiting = list(above.next_first(*known.order).defer(*LONG)[:MAX_LOOKED_AT])
-    workers = queue_status.workers()
-    candidates = _candidates(max(each.priority for each in waiting))
-    served = set(_recent(*waiting).values_list("preempted_for", flat=True))
+    candidates = _candidates(highest)
+    return _make_room(above, candidates, actor) if candidates else 0
+
+
+def _make_room(above: OperationQuerySet, candidates: Sequence[Preemptible], actor: str) -> int:
+    known, workers = shares.current(), queue_status.workers()
+    served = set(_recent(above.values_list("pk")).values_list("preempted_for", flat=True))
+    outlook = Outlook({each.worker_id: each for each in workers}, known)
+    outlook.end(_handed_back())
     num_made = 0
-    for operation in waiting:
-        if operation.pk in served or not candidates:
+    failed: set[object] = set()  # groups of equal operations for which no hand-backs suffice
+    for operation in _looked_at(above, known, workers, served):
+        is_served = operation.pk in served
+        group = is_served, _group(operation)
+        if group in failed or not outlook.is_busy(operation):
             continue
-        chosen = _chosen(operation, workers, known, candidates)
+        chosen = [] if is_served else outlook.chosen(operation, candidates)
         if chosen and _request(operation, chosen, actor):
             num_made += 1
             candidates = [each for each in candidates if each not in chosen]
+            outlook.end(each.used for each in chosen)
+            outlook.place(operation)
+            failed.clear()
+        else:
+            outlook.reserve(operation)
+            failed.add(group)
     return num_made
 
 
-def workers_of(operation: Operation) -> set[str]:
-    """Return the workers on which slots are freed for an operation, or were."""
-    if not settings.THRESHOLDS.preempt_after_seconds:
-        return set()
-    attempts = Attempt.objects.filter(preempted_for=operation.pk).order_by()
-    found = set(attempts.values_list("worker_id", flat=True))
-    if found:
-        same = attempts.filter(operation=OuterRef("operation"), number=OuterRef("attempt"))
-        nodes = Node.objects.filter(Exists(same)).order_by()
-        found |= set(nodes.values_list("worker_id", flat=True))
-    return found
+def _looked_at(
+    above: OperationQuerySet, known: Shares, workers: Sequence[ServingWorker], served: set[str]
+) -> Iterator[Operation]:
+    """Yield waiting operations whose shares allow them, the next first, and all served ones.
+
+    Of several processes or nodes, only as many as workers keep freed slots for.
+    """
+    if known.has_limits:
+        above = above.filter(Q(pk__in=served) | _allowed(known, workers))
+    num_several = 0
+    first = above.next_first(*known.order).defer(*LONG)
+    for operation in first[: MAX_LOOKED_AT + len(served)]:
+        is_several = reservations.needs_several(operation)
+        num_several += is_several
+        if not is_several or num_several <= reservations.MAX_LOOKED_AT:
+            yield operation
 
 
-def _recent(*waiting: Operation) -> QuerySet[Attempt]:
+def _allowed(known: Shares, workers: Sequence[ServingWorker]) -> Q:
+    """Return the condition of the operations whose shares allow them on one of the workers."""
+    allowed = known.allowed(on_gpus=True)
+    if all(each.gpus for each in workers):
+        return allowed
+    return allowed | (Q(device="auto") & known.allowed(on_gpus=False))
+
+
+def _group(operation: Operation) -> object:
+    """Return what two operations have in common for which the same would be preempted."""
+    where = operation.kind, operation.queue, operation.need, operation.is_subtask
+    return where, operation.owner_id, operation.project, operation.priority
+
+
+@dataclass(slots=True)
+class Outlook:
+    """Workers and shares once requested hand-backs are done and what goes first has begun."""
+
+    workers: dict[str, ServingWorker]
+    known: Shares
+    reserved: set[str] = field(default_factory=set)  # ids of workers that take nothing else
+
+    def is_busy(self, operation: Operation) -> bool:
+        """Whether only busy workers keep an operation from starting; if nothing does, place it."""
+        waiting = self._waiting(operation)
+        code = _reason(waiting, self._able(operation, waiting))
+        if code is BlockingReason.SOON:
+            self.place(operation)
+        return code is BlockingReason.WORKERS_BUSY
+
+    def chosen(
+        self, operation: Operation, candidates: Sequence[Preemptible]
+    ) -> Sequence[Preemptible]:
+        """Return the least important operations whose slots suffice; none if all do not."""
+        waiting = self._waiting(operation)
+        workers = self._able(operation, waiting)
+        names = {each.worker_id for each in workers}
+
+        def without(ended: Sequence[Preemptible]) -> list[ServingWorker]:
+            used = UsedSlots.sum(each.used for each in ended)
+            return [_without(each, used) for each in workers]
+
+        def suffice(ended: Sequence[Preemptible]) -> bool:
+            return _reason(waiting, without(ended)) is BlockingReason.SOON
+
+        below = [
+            each
+            for each in candidates
+            if each.operation.priority < operation.priority
+            and not names.isdisjoint(each.used.slots)
+        ]
+        number = bisect_left(range(len(below) + 1), True, key=lambda each: suffice(below[:each]))
+        if number > len(below):
+            return []
+        freed = {each.worker_id for each in free(waiting, without(below[:number]))}
+        chosen = [each for each in below[:number] if not freed.isdisjoint(each.used.slots)]
+        for each in reversed(chosen[:]):  # the most important first
+            rest = [other for other in chosen if other is not each]
+            if suffice(rest):
+                chosen = rest
+        return chosen
+
+    def end(self, used: Iterable[UsedSlots]) -> None:
+        """Free what these hold."""
+        total = UsedSlots.sum(used)
+        for worker_id in total.slots.keys() & self.workers.keys():
+            self.workers[worker_id] = _without(self.workers[worker_id], total)
+
+    def place(self, operation: Operation) -> None:
+        """Have an operation use the slots and GPUs of free workers, and what its shares allow."""
+        waiting, need = self._waiting(operation), operation.need
+        workers = alike(waiting, free(waiting, self._able(operation, waiting)))[: need.min_nodes]
+        num_gpus = 0
+        for worker in workers:
+            devices = {each.id for each in need.choose(worker.free_gpus)}
+            num_gpus += len(devices)
+            self.workers[worker.worker_id] = replace(
+                worker,
+                num_running=worker.num_running + need.processes,
+                held=worker.held | devices,
+            )
+        num_slots = need.processes * need.min_nodes
+
+        def with_it(allowance: Allowance) -> Allowance:
+            slots, gpus = allowance.slots + num_slots, allowance.gpus + num_gpus
+            return replace(allowance, slots=slots, gpus=gpus)
+
+        owners, projects = dict(self.known.owners), dict(self.known.projects)
+        if (owner := operation.owner_id) is not None:
+            owners[owner] = with_it(owners.get(owner, self.known.default))
+        if of_project := projects.get(operation.project):
+            projects[operation.project] = with_it(of_project)
+        self.known = replace(self.known, owners=owners, projects=projects)
+
+    def reserve(self, operation: Operation) -> None:
+        """Leave out the workers that take nothing that comes after an operation, if any do."""
+        if not reservations.needs_several(operation):
+            return
+        freed = reservations.freed_for([operation])
+        self.reserved |= reservations.workers_for(operation, list(self.workers.values()), freed)
+
+    def _waiting(self, operation: Operation) -> WaitingOperation:
+        allowances = self.known.of(operation.owner_id, operation.project)
+        return WaitingOperation(
+            operation.kind, operation.queue, operation.need, allowances=allowances
+        )
+
+    def _able(self, operation: Operation, waiting: WaitingOperation) -> list[ServingWorker]:
+        workers = [each for each in self.workers.values() if each.worker_id not in self.reserved]
+        if operation.is_subtask:  # workers over HTTP take none
+            workers = [each for each in workers if each.is_node]
+        return able(waiting, workers)
+
+
+def _reason(waiting: WaitingOperation, workers: Sequence[ServingWorker]) -> BlockingReason:
+    return queue_status_of(waiting, workers, moment=timezone.now()).code
+
+
+def _without(worker: ServingWorker, ended: UsedSlots) -> ServingWorker:
+    """Return a worker as it is once what holds this has ended."""
+    num_freed = ended.slots.get(worker.worker_id)
+    if not num_freed:
+        return worker
+    return replace(
+        worker,
+        num_running=max(0, worker.num_running - num_freed),
+        held=worker.held - ended.devices[worker.worker_id],
+    )
+
+
+def _recent(waiting: Sequence[str] | QuerySet[Operation, Any]) -> QuerySet[Attempt]:
     """Return the attempts that make room for these operations, or did a short time ago."""
     since = DatabaseNow() - timedelta(seconds=settings.THRESHOLDS.preempt_after_seconds)
     is_recent = Q(ended_at=None) | Q(ended_at__gt=since)
-    return Attempt.objects.filter(
-        is_recent, preempted_for__in=[each.pk for each in waiting]
-    ).order_by()
+    return Attempt.objects.filter(is_recent, preempted_for__in=waiting).order_by()
+
+
+def _handed_back() -> list[UsedSlots]:
+    """Return what the running operations hold whose hand-back is requested."""
+    requested = Attempt.objects.filter(
+        number=F("operation__attempt"),
+        operation__state=State.RUNNING,
+        operation__takes_slot=True,
+        ended_at=None,
+    ).exclude(handback_reason="")
+    return list(_used(requested.select_related("operation").only(*COLUMNS).order_by()).values())
+
+
+def _used(attempts: Iterable[Attempt]) -> dict[str, UsedSlots]:
+    """Return by operation what these attempts hold on all their nodes."""
+    used: dict[str, UsedSlots] = defaultdict(UsedSlots)
+    for attempt in attempts:
+        processes = attempt.operation.processes
+        used[attempt.operation_id].add(attempt.worker_id, processes, attempt.device)
+    nodes = Node.objects.current().filter(operation__in=used, ended_at=None)
+    columns = "operation_id", "worker_id", "operation__processes", "device"
+    for operation_id, *node in nodes.values_list(*columns):
+        used[operation_id].add(*node)
+    return used
 
 
 def _candidates(below: int) -> list[Preemptible]:
@@ -139,14 +329,7 @@ def _candidates(below: int) -> list[Preemptible]:
         operation__priority__lt=below,
     )
     attempts = attempts.select_related("operation").only(*COLUMNS)
-    used: dict[str, UsedSlots] = defaultdict(UsedSlots)
-    for attempt in attempts:
-        processes = attempt.operation.processes
-        used[attempt.operation_id].add(attempt.worker_id, processes, attempt.device)
-    nodes = Node.objects.current().filter(operation__in=used, ended_at=None)
-    columns = "operation_id", "worker_id", "operation__processes", "device"
-    for operation_id, *node in nodes.values_list(*columns):
-        used[operation_id].add(*node)
+    used = _used(attempts)
     found = [Preemptible(each.operation, used[each.operation_id]) for each in attempts]
     begun = {each.operation_id: each.started_at for each in attempts}
     found.sort(key=lambda each: begun[each.operation.pk], reverse=True)
@@ -162,51 +345,6 @@ def _is_protected() -> Q:
     return of_owners | Q(operation__project__in=projects)
 
 
-def _chosen(
-    operation: Operation,
-    workers: Sequence[ServingWorker],
-    known: Shares,
-    candidates: Sequence[Preemptible],
-) -> list[Preemptible]:
-    """Return the least important operations whose slots suffice; none where a worker is free."""
-    waiting = WaitingOperation(
-        operation.kind,
-        operation.queue,
-        operation.need,
-        allowances=known.of(operation.owner_id, operation.project),
-    )
-
-    def reason_without(ended: Sequence[Preemptible]) -> BlockingReason:
-        left = [_without(each, ended) for each in workers]
-        return queue_status_of(waiting, left, moment=timezone.now()).code
-
-    if reason_without([]) is not BlockingReason.WORKERS_BUSY:
-        return []
-    chosen: list[Preemptible] = []
-    for each in candidates:
-        if each.operation.priority >= operation.priority:
-            return []
-        chosen.append(each)
-        if reason_without(chosen) is BlockingReason.SOON:
-            break
-    else:
-        return []
-    for each in reversed(chosen[:]):  # the most important first
-        rest = [other for other in chosen if other is not each]
-        if reason_without(rest) is BlockingReason.SOON:
-            chosen = rest
-    return chosen
-
-
-def _without(worker: ServingWorker, ended: Iterable[Preemptible]) -> ServingWorker:
-    """Return a worker as it is once these operations have ended."""
-    used = [each.used for each in ended if worker.worker_id in each.used.slots]
-    num_freed = sum(each.slots[worker.worker_id] for each in used)
-    freed = {device for each in used for device in each.devices[worker.worker_id]}
-    num_running = max(0, worker.num_running - num_freed)
-    return replace(worker, num_running=num_running, held=worker.held - freed)
-
-
 def _request(operation: Operation, chosen: Sequence[Preemptible], actor: str) -> bool:
     """Request all hand-backs or none; False where anything has changed meanwhile."""
     handback = Handback(
@@ -217,7 +355,7 @@ def _request(operation: Operation, chosen: Sequence[Preemptible], actor: str) ->
         waiting = waiting.select_for_update(skip_locked=True)  # locked: it is being claimed
     try:
         with transaction.atomic():
-            if waiting.first() is None or _recent(operation).exists():
+            if waiting.first() is None or _recent([operation.pk]).exists():
                 return False
             for each in sorted(chosen, key=lambda each: each.operation.pk):  # locked in one order
                 if not handbacks.request(
