@@ -180,7 +180,6 @@ class Outlook:
         """Return the least important operations whose slots suffice; none if all do not."""
         waiting = self._waiting(operation)
         workers = self._able(operation, waiting)
-        names = {each.worker_id for each in workers}
 
         def without(ended: Sequence[Preemptible]) -> list[ServingWorker]:
             used = UsedSlots.sum(each.used for each in ended)
@@ -189,12 +188,7 @@ class Outlook:
         def suffice(ended: Sequence[Preemptible]) -> bool:
             return _reason(waiting, without(ended)) is BlockingReason.SOON
 
-        below = [
-            each
-            for each in candidates
-            if each.operation.priority < operation.priority
-            and not names.isdisjoint(each.used.slots)
-        ]
+        below = [each for each in candidates if each.operation.priority < operation.priority]
         number = bisect_left(range(len(below) + 1), True, key=lambda each: suffice(below[:each]))
         if number > len(below):
             return []
