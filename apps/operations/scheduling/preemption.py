@@ -88,7 +88,7 @@ def preempt(*, actor: str) -> int:
     """Request hand-backs for what waits; return for how many operations."""
     if not settings.THRESHOLDS.preempt_after_seconds:
         return 0
-    handbacks.withdraw()
+    handbacks.withdraw(actor=actor)
     running = Operation.objects.filter(state=State.RUNNING, takes_slot=True)
     lowest = running.aggregate(lowest=Min("priority"))["lowest"]
     if lowest is None:
