@@ -121,7 +121,7 @@ def test_an_older_version_does_not_start_with_a_contracted_database(installation
 
 @PROCESSES
 def test_a_newer_version_starts_after_the_migrations(installation, process):
-    installation.execute("DELETE FROM django_migrations WHERE name = '0040_project_members'")
+    installation.execute("DELETE FROM django_migrations WHERE name = '0043_storage_quotas'")
     done = installation.run(*process, *(["--check"] if process[-1].endswith("prepare") else []))
     assert done.returncode != 0
     assert "The database is older than this trainops (1 migrations are missing)" in (
