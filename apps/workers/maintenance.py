@@ -26,7 +26,7 @@ from apps.operations.scheduling import budgets, preemption, stuck, sweeps
 from apps.sinks import services as sinks
 from apps.workers import hosts, load, neighbours
 from apps.workers.loops import BackgroundLoops, report
-from trainops.http import recent_counts
+from trainops.http import recent_counts, sessions
 
 logger = logging.getLogger(__name__)
 CLEAN_UP = "clean-up"
@@ -70,6 +70,7 @@ def clean_up_if_due(*, actor: str) -> bool:
     logger.info("cleanup: extremes of %d operations counted", extremes.measure_left())
     try:
         logger.info("cleanup: %d counters", recent_counts.forget_expired())
+        logger.info("cleanup: %d sessions", sessions.forget_expired())
         logger.info("cleanup: %d deliveries", deliveries.forget_old())
         logger.info("cleanup: %d samples of load", load.forget_old())
         logger.info("cleanup: %d uploads", uploads.sweep())

@@ -91,9 +91,11 @@ def test_the_page_asks_for_a_code_after_the_password(client, factor):
 def test_a_session_before_the_code_is_another_one_than_after_it(client, factor):
     by_page(client)
     before = client.cookies["sessionid"].value
+    assert client.session.get_expiry_age() <= sign_in.PENDING_SECONDS
     client.post("/login/code", {"code": code_of(factor[0])})
     assert client.cookies["sessionid"].value != before
     assert sign_in.PENDING not in client.session
+    assert client.session.get_expiry_age() > sign_in.PENDING_SECONDS
 
 
 @pytest.mark.parametrize("change", ["password", "disabled", "time"])

@@ -1,6 +1,8 @@
 """Sign-ins by a provider: who gets in with which role, and what is refused."""
 
+import html
 import logging
+import re
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -9,8 +11,10 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 import pytest
 import time_machine
 from django.contrib.auth.models import User
+from django.contrib.sessions.models import Session
 from django.db import connections
 from django.test import Client
+from django.utils import timezone
 
 from tests.admin.test_buttons import SUBMITTED
 from tests.identity import conftest
@@ -23,6 +27,15 @@ from trainops.http.oidc.errors import ProviderProblem
 from trainops.http.roles import Role, role_of
 
 pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def ana():
+    """A person with a password."""
+    user = making.person("ana", "viewer")
+    user.set_password("correct horse")
+    user.save()
+    return user
 
 
 def refused(response, *texts, status=403):
@@ -347,25 +360,55 @@ def test_signing_out_offers_to_sign_out_of_the_provider(client, provider, sign_i
     refused(client.get("/login/oidc/sign-out"), "has no page to sign out", status=404)
 
 
-def test_a_provider_that_is_down_is_said_and_passwords_work(client, settings, db):
+def test_a_provider_that_is_down_is_said_and_passwords_work(client, settings, ana):
     down = conftest.start()
     configure(settings, down)
     conftest.stop(down)
-    refused(client.get("/login/oidc"), "cannot be reached", status=502)
-    ana = making.person("ana", "viewer")
-    ana.set_password("correct horse")
-    ana.save()
-    body = {"username": "ana", "password": "correct horse"}
-    assert client.post("/login/", body).url == "/"
+    shown = client.get("/login/oidc?next=/workers/")
+    refused(shown, "cannot be reached", status=502)
+    assert submitted(client, shown).url == "/workers/"
+    assert signed_in(client) == "ana"
 
 
-def test_a_provider_that_goes_down_before_the_callback(client, settings, db):
+def submitted(client, shown):
+    """Fill in the form of a page as a browser does; return the response."""
+    text = shown.content.decode()
+    action = re.search(r'<form [^>]*action="([^"]*)"', text)
+    to = re.search(r'name="next" value="([^"]*)"', text).group(1)
+    body = {"username": "ana", "password": "correct horse", "next": html.unescape(to)}
+    return client.post(action.group(1) if action else shown.wsgi_request.path, body)
+
+
+def test_a_provider_that_goes_down_before_the_callback(client, settings, ana):
     provider = conftest.start()
     configure(settings, provider)
-    back = provider.authorize(client.get("/login/oidc").url)
+    back = provider.authorize(client.get("/login/oidc?next=/workers/").url)
     conftest.stop(provider)
-    refused(client.get(path_of(back)), "cannot be reached", status=502)
+    shown = client.get(path_of(back))
+    refused(shown, "cannot be reached", status=502)
     assert signed_in(client) is None
+    assert submitted(client, shown).url == "/workers/"
+
+
+def test_a_state_is_used_once_also_where_the_provider_breaks(client, provider):
+    back = path_of(provider.authorize(client.get("/login/oidc").url))
+    provider.control(answers={"/jwks": [500, "broken"]})
+    refused(client.get(back), "cannot be accepted", status=502)
+    provider.control()
+    refused(client.get(back), "not begun here")
+    assert signed_in(client) is None
+
+
+def seconds_kept(client):
+    row = Session.objects.get(pk=client.session.session_key)
+    return (row.expire_date - timezone.now()).total_seconds()
+
+
+def test_the_session_of_a_begun_sign_in_expires_with_it(client, provider, ana):
+    client.get("/login/oidc")
+    assert 0 < seconds_kept(client) <= flow.BEGUN_SECONDS
+    client.post("/login/", {"username": "ana", "password": "correct horse"})
+    assert signed_in(client) == "ana" and seconds_kept(client) > 24 * 3600
 
 
 def test_private_addresses_are_reached_only_if_that_is_allowed(client, provider, settings, caplog):
@@ -434,15 +477,6 @@ def test_a_sign_in_leads_to_no_other_site(client, provider, sign_in):
     assert sign_in(client, to="https://evil.example/").url == "/"
 
 
-@pytest.fixture
-def ana():
-    """A person with a password."""
-    user = making.person("ana", "viewer")
-    user.set_password("correct horse")
-    user.save()
-    return user
-
-
 def test_an_account_is_connected_with_its_password(client, provider, sign_in, ana):
     client.force_login(ana)
     assert client.get("/login/oidc").url == "/"  # signed in, and no password was given
@@ -451,7 +485,7 @@ def test_an_account_is_connected_with_its_password(client, provider, sign_in, an
     assert client.get("/login/oidc").url == "/"
     right = client.post("/account/identity", {"password": "correct horse"})
     assert "Continue to Example" in page(right)
-    assert sign_in(client).url == "/account/"
+    assert sign_in(client, address=link_of(right)).url == "/account/"
     assert Identity.objects.get().user == ana and role("ana") is Role.OPERATOR
     assert User.objects.count() == 1
     assert "Connected with Example" in page(client.get("/account/identity"))
@@ -459,6 +493,30 @@ def test_an_account_is_connected_with_its_password(client, provider, sign_in, an
     sign_in(other)
     assert signed_in(other) == "ana"
     assert {"identity linked"} <= {each.event for each in AuditEntry.objects.all()}
+
+
+def link_of(response):
+    """Return the address of "Continue to Example"."""
+    return re.search(r'href="(/login/oidc[?][^"]*)"', page(response)).group(1)
+
+
+def connect(client):
+    return link_of(client.post("/account/identity", {"password": "correct horse"}))
+
+
+def test_only_the_link_that_follows_the_password_connects(client, provider, ana):
+    client.force_login(ana)
+    link = connect(client)
+    for other in ("/login/oidc", "/login/oidc?connect=", f"{link}x"):
+        assert client.get(other).url == "/"  # as another site can have a browser do
+    assert client.get(link).url.startswith(provider.issuer)
+    assert client.get(link).url == "/"  # once
+    link = connect(client)
+    with time_machine.travel(time.time() + 301, tick=False):
+        assert client.get(link).url == "/"
+    link = connect(client)
+    client.get("/account/identity")  # back
+    assert client.get(link).url == "/"
 
 
 def page(response):
@@ -469,16 +527,14 @@ def page(response):
 def test_an_identity_of_another_account_is_not_connected(client, provider, sign_in, ana):
     sign_in(Client())
     client.force_login(ana)
-    client.post("/account/identity", {"password": "correct horse"})
-    assert sign_in(client).url == "/account/identity"
+    assert sign_in(client, address=connect(client)).url == "/account/identity"
     assert "another account already has" in page(client.get("/account/identity"))
     assert Identity.objects.get().user.username == "ben"
 
 
 def test_a_connection_is_not_made_for_another_user_of_the_browser(client, provider, ana):
     client.force_login(ana)
-    client.post("/account/identity", {"password": "correct horse"})
-    back = provider.authorize(client.get("/login/oidc").url)
+    back = provider.authorize(client.get(connect(client)).url)
     session = client.session
     begun = session[flow.BEGUN]
     client.force_login(making.person("eve", "viewer"))

@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 import pytest
+from django.contrib.sessions.models import Session
 from django.utils import timezone
 
 from apps.installation.models import PeriodicJob
@@ -10,6 +11,7 @@ from apps.operations import outbox
 from apps.operations.scheduling import budgets, preemption, stuck, sweeps
 from apps.workers import hosts, maintenance, neighbours
 from trainops.clock import seconds_from_now
+from trainops.http import sessions
 
 PARTS = [
     (neighbours, "recover_ended"),
@@ -68,6 +70,15 @@ class TestCleanUp:
         last_run(hours + 0.1)
         assert maintenance.clean_up_if_due(actor="worker")
         assert cleaned == ["beat", "worker"]
+
+    def test_it_deletes_expired_sessions_and_no_others(self, cleaned, monkeypatch):
+        monkeypatch.setattr(sessions, "BATCH", 2)
+        for number in range(5):
+            expires = timezone.now() - timedelta(seconds=1 + number)
+            Session.objects.create(pk=f"expired-{number}", expire_date=expires)
+        Session.objects.create(pk="valid", expire_date=timezone.now() + timedelta(minutes=1))
+        assert maintenance.clean_up_if_due(actor="beat")
+        assert Session.objects.get().pk == "valid"
 
     def test_where_the_storage_is_away_it_is_due_again_sooner(self, monkeypatch, settings):
         def away(*, actor):

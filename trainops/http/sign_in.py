@@ -42,6 +42,7 @@ def begin(request: HttpRequest, user: User, to: str) -> None:
     """Remember in a new session that the password of a user was right."""
     note("password ok", is_kept=False, user=user.get_username())
     request.session.flush()
+    request.session.set_expiry(PENDING_SECONDS)
     request.session[PENDING] = {
         "user": user.pk,
         "password": user.get_session_auth_hash(),  # a new password ends this, too
@@ -66,6 +67,7 @@ def complete(request: HttpRequest, user: User) -> bool:
     is_first = user.last_login is None
     for name in (PENDING, SECRET):
         request.session.pop(name, None)
+    request.session.set_expiry(None)  # that of sessions of signed-in people
     note("sign-in ok", user=user.get_username())
     login(request, user)
     return is_first

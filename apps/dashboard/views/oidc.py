@@ -1,5 +1,7 @@
 """Sign-ins by a provider (OpenID Connect), and which of its people an account is connected with."""
 
+import time
+from secrets import token_urlsafe
 from typing import Any
 
 from django.conf import settings
@@ -7,6 +9,7 @@ from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.utils.crypto import constant_time_compare
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
@@ -22,7 +25,8 @@ from trainops.http.oidc.errors import SignInRefused
 from trainops.oidc_settings import Oidc
 
 PAGE = "/account/identity"
-MAY_LINK = "oidc_may_link"  # key of sessions: the password was right
+MAY_LINK = "oidc_connect"  # key of sessions: the password was right
+MAY_LINK_SECONDS = 300
 
 
 def provider() -> Oidc:
@@ -38,25 +42,26 @@ def provider() -> Oidc:
 def start(request: HttpRequest) -> HttpResponse:
     """Send the browser to the provider."""
     oidc, to = provider(), safe(request, request.GET.get("next", "/"))
-    links = bool(request.session.pop(MAY_LINK, False)) and request.user.is_authenticated
+    links = _may_link(request)
     if request.user.is_authenticated and not links:
         return redirect(to)
     try:
         return redirect(flow.begin(request, oidc, to, links=links))
     except SignInRefused as problem:
-        return refused(request, problem)
+        return refused(request, problem, to)
 
 
 @never_cache
 @require_safe
 def callback(request: HttpRequest) -> HttpResponse:
     """Sign in, or connect an account, with what the provider sent the browser back with."""
+    oidc, to = provider(), flow.destination(request)
     try:
-        finished = flow.finish(request, provider())
+        finished = flow.finish(request, oidc)
     except SignInRefused as problem:
-        return refused(request, problem)
+        return refused(request, problem, to)
     if finished.is_linked:
-        messages.success(request, f"Connected with {provider().name}.")
+        messages.success(request, f"Connected with {oidc.name}.")
     if finished.is_first:
         tour.offer(request)
     return redirect(finished.to)
@@ -82,14 +87,17 @@ def sign_out(request: HttpRequest) -> HttpResponse:
 def identity(request: HttpRequest) -> HttpResponse:
     """Show which person of the provider the account is connected with; a password connects it."""
     oidc, user = provider(), user_of(request)
-    error = ""
+    error = connect = ""
+    request.session.pop(MAY_LINK, None)
     if request.method == "POST":
         error = password_problem(request, user)
-        request.session[MAY_LINK] = not error
+        if not error:
+            connect = token_urlsafe(32)
+            request.session[MAY_LINK] = {"value": connect, "at": time.time()}
     context: dict[str, Any] = {
         "provider": oidc.name,
         "identity": Identity.objects.filter(user=user, issuer=oidc.issuer).first(),
-        "may_link": request.method == "POST" and not error,
+        "connect": connect,
         "error": error,
     }
     status = 422 if error else 200
@@ -109,14 +117,34 @@ def disconnect(request: HttpRequest) -> HttpResponse:
     return redirect(PAGE)
 
 
-def refused(request: HttpRequest, problem: SignInRefused) -> HttpResponse:
-    """Show why a sign-in by the provider ended, on the page to try again."""
+def _may_link(request: HttpRequest) -> bool:
+    """Whether a person has come by the link that was shown after the password; it is used once.
+
+    Another site can lead a browser to this address, but does not know the value in the link.
+    """
+    kept: Any = request.session.get(MAY_LINK)
+    given = request.GET.get("connect", "")
+    if not request.user.is_authenticated or not kept:
+        return False
+    if not constant_time_compare(given, kept["value"]):
+        return False
+    del request.session[MAY_LINK]
+    return bool(0 <= time.time() - kept["at"] <= MAY_LINK_SECONDS)
+
+
+def refused(request: HttpRequest, problem: SignInRefused, to: str = "") -> HttpResponse:
+    """Show why a sign-in by the provider ended, on the page to try again. `to`: where it leads."""
     about = {"reason": problem.message, "detail": problem.detail}
     note("provider sign-in refused", is_kept=False, **about)
     if request.user.is_authenticated:
         messages.error(request, problem.message)
         return redirect(PAGE)
-    context = {"form": SignInForm(request), "provider": provider().name, "error": problem.message}
+    context = {
+        "form": SignInForm(request),
+        "provider": provider().name,
+        "error": problem.message,
+        "next": to,
+    }
     response = render(request, "dashboard/account/login.html", context, status=problem.status)
     keep_quiet(response)
     return response

@@ -7,6 +7,7 @@ from secrets import token_urlsafe
 from typing import Any
 
 from django.contrib.auth.models import User
+from django.contrib.sessions.backends.base import UpdateError
 from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.crypto import constant_time_compare
@@ -43,6 +44,8 @@ def begin(request: HttpRequest, oidc: Oidc, to: str, *, links: bool = False) -> 
         raise SignInRefused(message, status=429)
     begun = {"state": token_urlsafe(32), "nonce": token_urlsafe(32), "verifier": token_urlsafe(48)}
     address = provider.authorization_address(oidc, callback=_callback(request), **begun)
+    if not request.user.is_authenticated:
+        request.session.set_expiry(BEGUN_SECONDS)
     request.session[BEGUN] = {
         **begun,
         "at": time.time(),
@@ -54,7 +57,7 @@ def begin(request: HttpRequest, oidc: Oidc, to: str, *, links: bool = False) -> 
 
 def finish(request: HttpRequest, oidc: Oidc) -> FinishedSignIn:
     """Sign in the person whom the provider has sent back. Raises SignInRefused."""
-    begun: Any = request.session.pop(BEGUN, None)  # a state is used once
+    begun = _taken(request)
     if not begun or not 0 <= time.time() - begun["at"] <= BEGUN_SECONDS:
         raise SignInRefused("This sign-in was not begun here, or it took too long. Try again.")
     given = {name: str(text)[:MAX_TEXT] for name, text in request.GET.items()}
@@ -89,6 +92,23 @@ def sign_out_address(request: HttpRequest, oidc: Oidc) -> str:
     back = request.build_absolute_uri(sign_in.LOGIN)
     query = {"client_id": oidc.client_id, "post_logout_redirect_uri": back}
     return provider.with_query(address, query)
+
+
+def destination(request: HttpRequest) -> str:
+    """Return the address that the sign-in of this session leads to; empty: none is begun."""
+    begun: Any = request.session.get(BEGUN)
+    return str(begun["to"]) if begun else ""
+
+
+def _taken(request: HttpRequest) -> Any:
+    """Return what this session has begun: once, also where the response is an error (5xx)."""
+    begun: Any = request.session.pop(BEGUN, None)
+    try:
+        if begun:
+            request.session.save()
+    except UpdateError:  # signed out meanwhile
+        return None
+    return begun
 
 
 def _link(request: HttpRequest, oidc: Oidc, claims: Any, user_id: int) -> FinishedSignIn:
