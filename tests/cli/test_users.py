@@ -33,8 +33,9 @@ def test_users_are_added_changed_and_disabled(cli, root):
         ["ana", "superuser", "active"], ["ben", "none", "disabled"],
     ]  # fmt: skip
     assert cli("users", "ls", "-q").stdout == "ana\nben\n"
-    made = cli("reset-password", "ben").stdout.strip()
-    assert User.objects.get(username="ben").check_password(made)
+    reset = cli("reset-password", "ben")
+    assert User.objects.get(username="ben").check_password(reset.stdout.strip())
+    assert "identities stay" in reset.stderr
     assert cli("reset-password", "ana").exit_code == ExitCode.CONFLICT
     assert cli("reset-password", "../x").exit_code == ExitCode.NOT_FOUND
     assert cli("users", "disable", "none").exit_code == ExitCode.NOT_FOUND

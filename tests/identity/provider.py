@@ -16,6 +16,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, unquote, urlencode, urlsplit
 
 from joserfc import jwk, jwt
+from joserfc.jws import JWSRegistry
 
 CLIENT, SECRET = "trainops", "a secret: of 100 % and more"
 REDIRECTS = ("http://testserver/login/oidc/callback",)
@@ -27,6 +28,7 @@ START = {
     "userinfo": {},
     "id_token": {},  # claims instead of the right ones; None removes one
     "sign_with": "RS256",
+    "header": {},  # further parameters of the header of an ID token
     "metadata": {},
     "answers": {},  # path: [status, body]
     "error": "",
@@ -163,7 +165,11 @@ class Handler(BaseHTTPRequestHandler):
                 return _compact({"alg": "none"}, claims) + "."
             case "nothing":
                 return "no token"
-        return jwt.encode({"alg": "RS256", "kid": KEY.kid}, claims, KEY)
+        header = {"alg": "RS256", "kid": KEY.kid, **state["header"]}
+        registry = JWSRegistry(strict_check_header=False)
+        registry.max_header_length = 10**6
+        registry.check_header = lambda header: None
+        return jwt.encode(header, claims, KEY, registry=registry)
 
     def _userinfo(self):
         bearer = self.headers.get("Authorization", "").removeprefix("Bearer ")

@@ -8,6 +8,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
+import pyotp
 import pytest
 import time_machine
 from django.contrib.auth.models import User
@@ -20,6 +21,7 @@ from tests.admin.test_buttons import SUBMITTED
 from tests.identity import conftest
 from tests.identity.conftest import change, configure, path_of
 from tests.pages import making
+from trainops.http import second_factor
 from trainops.http.models import AuditEntry, Identity, RecentCount, Token
 from trainops.http.oidc import accounts, flow, requests
 from trainops.http.oidc import provider as published
@@ -136,6 +138,8 @@ def test_an_account_with_the_same_name_is_not_taken_over(client, provider, sign_
         ({"sign_with": "HS256"}, "Algorithm"),
         ({"sign_with": "none"}, "Algorithm"),
         ({"sign_with": "nothing"}, "the ID token"),
+        ({"header": {"crit": ["b"], "b": 1}}, "the ID token"),
+        ({"header": {"b": "x" * 20_000}}, "the ID token"),
         ({"answers": {"/jwks": [200, '{"keys": []}']}}, "no usable key"),
         ({"answers": {"/jwks": [200, "[]"]}}, "no usable key"),
         ({"answers": {"/jwks": [500, "broken"]}}, "no usable key"),
@@ -153,6 +157,12 @@ def test_an_id_token_that_is_not_for_this_sign_in_is_refused(
         refused(sign_in(client), "cannot be accepted", status=502)
     assert signed_in(client) is None and not User.objects.exists()
     assert detail in caplog.text
+
+
+@pytest.mark.parametrize("header", [{"typ": "JWT", "vendor": "x" * 60}, {"x5c": ["A" * 3000]}])
+def test_headers_that_are_not_known_are_ignored(client, provider, sign_in, header):
+    provider.control(header=header)
+    assert sign_in(client).status_code == 302 and signed_in(client) == "ben"
 
 
 def test_an_answer_that_is_too_large_is_not_read_whole(client, provider, sign_in, monkeypatch):
@@ -246,6 +256,25 @@ def test_without_a_mapping_roles_are_given_here(client, provider, sign_in, setti
     assert role("ben") is Role.VIEWER
 
 
+@pytest.mark.parametrize(
+    "fields", [{"required_group": "staff"}, {"email_domains": ("example.org",)}], ids=str
+)
+def test_without_a_mapping_too_a_refused_person_loses_the_role(
+    client, provider, sign_in, settings, fields
+):
+    """Tokens of the account act for it."""
+    change(settings, roles=(), **fields)
+    person = {"email": "ben@example.org", "email_verified": True}
+    provider.control(claims=provider.person(**person))
+    sign_in(client)
+    User.objects.get().groups.add(accounts.users._group(Role.VIEWER))
+    sign_in(Client())
+    assert role("ben") is Role.VIEWER
+    provider.control(claims=provider.person(groups=[], email="ben@elsewhere.example"))
+    refused(sign_in(Client()))
+    assert role("ben") is None
+
+
 def test_everyone_has_a_role_by_an_asterisk(client, provider, sign_in, settings):
     configure(settings, provider, ROLES="*=viewer,leads=admin")
     provider.control(claims={"sub": "1", "preferred_username": "ben"})
@@ -271,6 +300,30 @@ def test_userinfo_does_not_replace_claims_of_the_id_token(client, provider, sign
     provider.control(claims=provider.person(), userinfo={"groups": ["leads"]})
     sign_in(client)
     assert role("ben") is Role.OPERATOR
+
+
+def test_a_mail_address_is_verified_by_the_source_that_names_it(
+    client, provider, sign_in, settings
+):
+    configure(settings, provider, EMAIL_DOMAINS="example.org")
+    mail = {"email": "ben@example.org", "email_verified": True}
+    provider.control(claims=provider.person(email=mail["email"]), userinfo=mail)
+    assert sign_in(client).status_code == 302
+    assert User.objects.get().email == mail["email"]
+    provider.control(claims=provider.person(email=mail["email"]), userinfo={"email_verified": True})
+    refused(sign_in(Client()), "has not verified")
+
+
+def test_userinfo_is_asked_only_for_what_a_setting_needs(client, provider, sign_in, settings):
+    """It is then no reason for a refusal, either."""
+    configure(settings, provider, ROLES="*=viewer")
+    provider.control(
+        claims={"sub": "1", "preferred_username": "ben", "email": "ben@example.org"},
+        answers={"/userinfo": [500, "broken"]},
+    )
+    assert sign_in(client).status_code == 302 and role("ben") is Role.VIEWER
+    change(settings, required_group="staff")
+    refused(sign_in(Client()), "cannot be accepted", status=502)
 
 
 def test_a_superuser_stays_one(client, provider, sign_in, settings):
@@ -426,6 +479,7 @@ def test_private_addresses_are_reached_only_if_that_is_allowed(client, provider,
         ({"token_endpoint": None}, "None"),
         ({"jwks_uri": "file:///etc/passwd"}, "file:///etc/passwd"),
         ({"userinfo_endpoint": 5}, "5"),
+        ({"jwks_uri": "https://[::1"}, "https://[::1"),
     ],
 )
 def test_metadata_of_another_or_an_insecure_provider_is_refused(
@@ -446,9 +500,19 @@ def test_redirects_of_the_provider_are_not_followed(client, provider):
 
 def test_few_requests_to_the_provider_are_in_progress_at_once(client, provider, monkeypatch):
     monkeypatch.setattr(requests, "_slots", threading.BoundedSemaphore(1))
+    monkeypatch.setattr(requests, "SLOT_SECONDS", 0.1)
     with requests._slot():
         refused(client.get("/login/oidc"), "Too many sign-ins are waiting", status=503)
     assert client.get("/login/oidc").status_code == 302
+
+
+def test_a_request_waits_until_another_one_has_ended(provider, settings, monkeypatch):
+    monkeypatch.setattr(requests, "SLOT_SECONDS", 60)
+    slots = threading.BoundedSemaphore(1)
+    monkeypatch.setattr(requests, "_slots", slots)
+    slots.acquire()
+    threading.Timer(0.3, slots.release).start()
+    assert published.read(settings.OIDC).address("token_endpoint")
 
 
 def test_sign_ins_that_are_begun_are_limited_by_address(client, provider, monkeypatch):
@@ -517,6 +581,33 @@ def test_only_the_link_that_follows_the_password_connects(client, provider, ana)
     link = connect(client)
     client.get("/account/identity")  # back
     assert client.get(link).url == "/"
+
+
+def test_a_second_factor_is_asked_for_before_connecting(client, provider, sign_in, ana):
+    """Who knows the password alone must not get a way in that asks for no code."""
+    codes = second_factor.set_up(
+        ana, secret := second_factor.new_secret(), pyotp.TOTP(secret).now()
+    )
+    client.force_login(ana)
+    assert 'name="code"' in page(client.get("/account/identity"))
+    for code in ({}, {"code": "000000"}):
+        body = {"password": "correct horse", **code}
+        shown = client.post("/account/identity", body)
+        assert shown.status_code == 422 and "The code is wrong" in shown.content.decode()
+        assert "Continue to Example" not in shown.content.decode()
+    body = {"password": "correct horse", "code": codes[0]}
+    sign_in(client, address=link_of(client.post("/account/identity", body)))
+    assert Identity.objects.get().user == ana
+
+
+def test_a_new_password_says_that_the_identity_stays(client, provider, ana):
+    new = "battery staple 9"
+    body = {"old_password": "correct horse", "new_password1": new, "new_password2": new}
+    client.force_login(ana)
+    assert "stays connected" not in page(client.post("/account/password", body, follow=True))
+    Identity.objects.create(user=ana, issuer=provider.issuer, subject="1")
+    body = {"old_password": new, "new_password1": new + "x", "new_password2": new + "x"}
+    assert "stays connected" in page(client.post("/account/password", body, follow=True))
 
 
 def page(response):

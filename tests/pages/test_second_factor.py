@@ -72,6 +72,16 @@ def test_a_wrong_code_or_password_sets_nothing_up(page, code, password, field):
     assert not SecondFactor.objects.exists()
 
 
+def test_each_opened_page_has_a_new_secret(page, zoe):
+    """A former user of an open session does not know the one that its owner sets up."""
+    known = page.get(PAGE).context["set_up"].secret
+    secret = page.get(PAGE).context["set_up"].secret
+    assert secret != known
+    body = {"code": code_of(known), "password": PASSWORD}
+    assert [*page.post(PAGE, body).context["errors"]] == ["code"]
+    assert page.post(PAGE, {**body, "code": code_of(secret)}).context["codes"]
+
+
 def test_passwords_are_throttled_on_these_pages_too(page, zoe):
     for _ in range(login_throttle.MAX_FAILURES):
         page.post(PAGE, {"code": "000000", "password": "wrong"})

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from trainops.client.api import RowPage
 
 PANEL = "Access"
+STAYS = "A second factor and identities stay; a superuser ends them in the admin."
 PAGE = 500  # entries in a response
 Username = Annotated[str, typer.Argument(metavar="USERNAME", help="Username.")]
 Local = Annotated[
@@ -265,6 +266,8 @@ def reset_password(session: Session, username: Username, local: Local = False) -
     else:
         made = session.api.post(f"users/{username}/password")
     _show(session, made)
+    if not session.out.is_data:
+        session.out.note(STAYS)
 
 
 def _local(username: str, *options: str) -> str:

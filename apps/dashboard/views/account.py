@@ -20,7 +20,7 @@ from apps.dashboard.permissions import needs, user_of
 from apps.dashboard.responses import say
 from trainops.http import second_factor, sign_in, tokens
 from trainops.http.login_throttle import is_refused
-from trainops.http.models import Token, TokenScope
+from trainops.http.models import Identity, Token, TokenScope
 from trainops.http.numbers import whole_number
 from trainops.http.oidc import flow
 from trainops.http.roles import Role, has_role, role_of
@@ -123,11 +123,13 @@ class ChangePassword(PasswordChangeView):
         return {**super().get_form_kwargs(), "request": self.request}
 
     def form_valid(self, form: PasswordChangeForm) -> HttpResponse:
-        messages.success(
-            self.request,
+        done = (
             "Password changed. All your API tokens are revoked and your other sessions "
-            "are signed out.",
+            "are signed out."
         )
+        if Identity.objects.filter(user=user_of(self.request)).exists():
+            done += " The sign-in by a provider stays connected; end it on the page Account."
+        messages.success(self.request, done)
         return super().form_valid(form)
 
 

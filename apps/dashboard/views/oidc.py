@@ -7,6 +7,7 @@ from typing import Any
 from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
+from django.contrib.auth.models import User
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils.crypto import constant_time_compare
@@ -17,6 +18,8 @@ from apps.dashboard import tour
 from apps.dashboard.permissions import user_of
 from apps.dashboard.responses import safe
 from apps.dashboard.views.account import SignInForm, password_problem
+from trainops.errors import DomainError
+from trainops.http import second_factor
 from trainops.http.access_log import note
 from trainops.http.middleware import keep_quiet
 from trainops.http.models import Identity
@@ -87,20 +90,23 @@ def sign_out(request: HttpRequest) -> HttpResponse:
 def identity(request: HttpRequest) -> HttpResponse:
     """Show which person of the provider the account is connected with; a password connects it."""
     oidc, user = provider(), user_of(request)
-    error = connect = ""
+    error = code_error = connect = ""
     request.session.pop(MAY_LINK, None)
     if request.method == "POST":
         error = password_problem(request, user)
-        if not error:
+        code_error = "" if error else _code_problem(request, user)
+        if not (error or code_error):
             connect = token_urlsafe(32)
             request.session[MAY_LINK] = {"value": connect, "at": time.time()}
     context: dict[str, Any] = {
         "provider": oidc.name,
         "identity": Identity.objects.filter(user=user, issuer=oidc.issuer).first(),
         "connect": connect,
+        "has_second_factor": second_factor.is_set(user),
         "error": error,
+        "code_error": code_error,
     }
-    status = 422 if error else 200
+    status = 422 if error or code_error else 200
     return render(request, "dashboard/account/identity.html", context, status=status)
 
 
@@ -115,6 +121,17 @@ def disconnect(request: HttpRequest) -> HttpResponse:
     if accounts.unlink(Identity.objects.filter(user=user, issuer=oidc.issuer)):
         messages.success(request, f"No longer connected with {oidc.name}.")
     return redirect(PAGE)
+
+
+def _code_problem(request: HttpRequest, user: User) -> str:
+    """Return what is wrong with the code of a form; empty: it is right, or none is needed."""
+    if not second_factor.is_set(user):
+        return ""
+    try:
+        second_factor.accept(user, request.POST.get("code", "")[:100], request)
+    except DomainError as problem:
+        return problem.message
+    return ""
 
 
 def _may_link(request: HttpRequest) -> bool:

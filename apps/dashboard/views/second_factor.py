@@ -148,14 +148,19 @@ def _set_up(request: HttpRequest, user: User, errors: dict[str, str]) -> list[st
 
 
 def _secret(request: HttpRequest, user: User) -> str:
-    """Return the secret that this session sets up, a new one the first time."""
+    """Return the secret that this session sets up: a new one each time that the page is opened.
+
+    Otherwise a former user of an open session would know the secret that its owner sets up.
+    """
     purpose = f"set-up of {user.pk}"
-    try:
-        return encryption.decrypted(request.session.get(sign_in.SECRET, ""), purpose)
-    except encryption.NotDecryptable:
-        secret = second_factor.new_secret()
-        request.session[sign_in.SECRET] = encryption.encrypted(secret, purpose)
-        return secret
+    if request.method == "POST":
+        try:
+            return encryption.decrypted(request.session.get(sign_in.SECRET, ""), purpose)
+        except encryption.NotDecryptable:
+            pass
+    secret = second_factor.new_secret()
+    request.session[sign_in.SECRET] = encryption.encrypted(secret, purpose)
+    return secret
 
 
 def _show_set_up(

@@ -32,7 +32,7 @@ def sign_in(oidc: Oidc, claims: Mapping[str, Any]) -> User:
         if problem is not None:
             raise SignInRefused(problem)
         identity = _create(oidc, claims)
-    elif oidc.roles:
+    elif oidc.roles or problem:
         _follow_roles(identity.user, None if problem else role_of(oidc, claims))
     if problem is not None:
         raise SignInRefused(problem)

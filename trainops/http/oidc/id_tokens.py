@@ -5,6 +5,7 @@ from typing import Any
 
 from joserfc import jwk, jwt
 from joserfc.errors import JoseError
+from joserfc.jws import JWSRegistry
 
 from trainops.http.oidc.errors import ProviderProblem
 from trainops.http.oidc.requests import NOT_ACCEPTED
@@ -18,6 +19,16 @@ ALGORITHMS = (
 TYPES = ("RSA", "EC", "OKP")
 LEEWAY_SECONDS = 60  # that the clocks may differ
 MAX_SUBJECT = 255
+MAX_HEADER_BYTES = 16_384  # a chain of certificates (x5c) fits
+
+
+class _Headers(JWSRegistry):
+    """Ignores what it does not know in a header, except what `crit` says must be known."""
+
+    max_header_length = MAX_HEADER_BYTES
+
+    def __init__(self) -> None:
+        super().__init__(algorithms=ALGORITHMS, strict_check_header=False)
 
 
 def verified(
@@ -34,7 +45,7 @@ def verified(
         nonce={"essential": True, "value": nonce},
     )
     try:
-        claims = jwt.decode(token, usable_keys(published_keys), algorithms=ALGORITHMS).claims
+        claims = jwt.decode(token, usable_keys(published_keys), registry=_Headers()).claims
         registry.validate(claims)
     except (JoseError, ValueError, TypeError) as error:
         detail = f"the ID token: {type(error).__name__}: {error}"

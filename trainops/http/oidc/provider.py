@@ -13,12 +13,13 @@ from urllib.parse import quote, urlencode, urlsplit
 from trainops.http.oidc import id_tokens
 from trainops.http.oidc.errors import ProviderProblem, SignInRefused
 from trainops.http.oidc.requests import NOT_ACCEPTED, ask, require_secure
-from trainops.oidc_settings import Oidc
+from trainops.oidc_settings import EVERYONE, Oidc
 
 WELL_KNOWN = "/.well-known/openid-configuration"
 KEPT_SECONDS = 300.0  # for which what the provider published is believed
 REQUIRED = ("authorization_endpoint", "token_endpoint", "jwks_uri")
 OPTIONAL = ("userinfo_endpoint", "end_session_endpoint")
+MAIL = {"email", "email_verified"}  # claims that belong together
 _known: dict[str, tuple[float, "Published"]] = {}
 _lock = threading.Lock()
 
@@ -137,18 +138,39 @@ def exchange(oidc: Oidc, code: str, *, callback: str, verifier: str) -> Tokens:
 def claims(oidc: Oidc, tokens: Tokens, *, nonce: str) -> dict[str, Any]:
     """Return the verified claims of a person. Raises SignInRefused.
 
-    What an ID token does not have is taken from the userinfo endpoint, for the same subject.
+    What a setting needs and an ID token does not have is taken from the userinfo endpoint, for the
+    same subject.
     """
     provider = published(oidc)
     keys = ask(oidc, "GET", provider.address("jwks_uri"))
     found = id_tokens.verified(oidc, tokens.id_token, keys.body, nonce=nonce)
-    wanted = {oidc.username_claim, oidc.groups_claim, "email"}
     url = provider.address("userinfo_endpoint")
-    if not url or wanted <= set(found):
+    if not url or _needed(oidc) <= found.keys():
         return found
     bearer = {"Authorization": f"Bearer {tokens.access_token}"}
     answer = ask(oidc, "GET", url, headers=bearer)
     if answer.status != HTTPStatus.OK or answer.body.get("sub") != found["sub"]:
         detail = f"{url}: HTTP {answer.status}, the subject {answer.body.get('sub')!r}"
         raise ProviderProblem(NOT_ACCEPTED, detail=detail)
-    return {**answer.body, **found}
+    return _merged(found, answer.body)
+
+
+def _needed(oidc: Oidc) -> set[str]:
+    """Return the claims that the settings need."""
+    needed: set[str] = set()
+    if oidc.creates_accounts:
+        needed |= {oidc.username_claim, "email"}
+    if oidc.required_group or any(group != EVERYONE for group, _ in oidc.roles):
+        needed.add(oidc.groups_claim)
+    return needed | MAIL if oidc.email_domains else needed
+
+
+def _merged(found: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the claims of an ID token, and those that only userinfo has.
+
+    A mail address and whether it is verified are of one source: the one that has both.
+    """
+    source = more if len(MAIL & more.keys()) > len(MAIL & found.keys()) else found
+    mail = {name: source[name] for name in MAIL & source.keys()}
+    rest = {**more, **found}
+    return {name: value for name, value in rest.items() if name not in MAIL} | mail

@@ -18,6 +18,7 @@ from trainops.oidc_settings import NETWORKS, Oidc, is_loopback
 TIMEOUT_SECONDS = 10.0  # for one request, whole
 MAX_BYTES = 2**20
 MAX_REQUESTS = 4  # at once in this process: each holds a thread of the web server
+SLOT_SECONDS = 3.0  # of the deadline, for which a request waits until others end
 UNREACHABLE = "The sign-in provider cannot be reached. Try again in a moment."
 NOT_ACCEPTED = "The answer of the sign-in provider cannot be accepted. The log has the reason."
 _slots = threading.BoundedSemaphore(MAX_REQUESTS)
@@ -60,7 +61,10 @@ def ask(
 
 def require_secure(oidc: Oidc, url: object) -> None:
     """Raise ProviderProblem unless an address is encrypted, or of this machine as the issuer is."""
-    parts = urlsplit(url) if isinstance(url, str) else urlsplit("")
+    try:
+        parts = urlsplit(url if isinstance(url, str) else "")
+    except ValueError:  # such as "https://[::1"
+        parts = urlsplit("")
     may_be_plain = urlsplit(oidc.issuer).scheme == "http"
     is_plain = parts.scheme == "http" and may_be_plain and is_loopback(parts.hostname or "")
     if not parts.hostname or not (parts.scheme == "https" or is_plain):
@@ -86,7 +90,7 @@ def _object(url: str, response: httpcore.Response) -> Mapping[str, Any]:
 
 @contextmanager
 def _slot() -> Iterator[None]:
-    if not _slots.acquire(blocking=False):
+    if not _slots.acquire(timeout=SLOT_SECONDS):
         message = "Too many sign-ins are waiting for the provider. Try again in a moment."
         raise ProviderProblem(message, detail=f"{MAX_REQUESTS} requests in progress", status=503)
     try:
