@@ -39,7 +39,7 @@ def test_what_is_done_to_accounts_and_tokens_is_kept_with_name_and_address(clien
     token = {"user": "ada", "token": made["token_id"]}
     assert events() == [
         ("role given", "", "", {"user": "ada", "role": "admin"}),
-        ("sign-in ok", "", "127.0.0.1", {"user": "ada"}),
+        ("sign-in ok", "", "127.0.0.1", {"user": "ada", "method": "password"}),
         ("token created", "ada", "127.0.0.1", token | {"scope": "user"}),
         ("token revoked", "ada", "127.0.0.1", token),
         ("role taken", "", "", {"user": "ada", "role": "admin"}),

@@ -11,7 +11,7 @@ import pytest
 import time_machine
 from django.contrib.auth import authenticate
 from django.contrib.auth.models import User
-from django.db import connections
+from django.db import DatabaseError, connections
 from django.test import Client
 
 from tests.pages import making
@@ -85,7 +85,9 @@ def test_the_page_asks_for_a_code_after_the_password(client, factor):
     assert client.get("/workers/").status_code == 302
     right = client.post("/login/code", {"code": code_of(factor[0])})
     assert right.url == "/workers/" and client.get("/workers/").status_code == 200
-    assert events("sign-in ok") == 1 and events("wrong code") == 1
+    entry = AuditEntry.objects.get(event="sign-in ok")
+    assert entry.details == {"user": "zoe", "method": "password and code"}
+    assert events("wrong code") == 1
 
 
 def test_a_session_before_the_code_is_another_one_than_after_it(client, factor):
@@ -168,6 +170,18 @@ def test_a_recovery_code_is_accepted_once_and_only_a_digest_is_stored(client, zo
     assert events("recovery code used") == 1
 
 
+def test_a_recovery_code_that_cannot_be_noted_stays_valid(zoe, factor, monkeypatch):
+    def broken(*_, **__):
+        raise DatabaseError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(second_factor, "note", broken)
+        with pytest.raises(DatabaseError):
+            second_factor.accept(zoe, factor[1][0], None)
+    second_factor.accept(zoe, factor[1][0], None)
+    assert events("recovery code used") == 1
+
+
 def test_a_recovery_code_of_another_account_is_refused(client, factor):
     set_up(with_password("ben"))
     assert code_in(by_body(client, factor[1][0], name="ben")) == "WRONG_CODE"
@@ -223,6 +237,8 @@ def test_wrong_codes_are_limited_for_an_address(client, factor):
     refused = by_body(client, code_of(factor[0]))
     assert (refused.status_code, code_in(refused)) == (429, "TOO_MANY_CODES")
     assert 1 <= int(refused["Retry-After"]) <= second_factor.FORGET_SECONDS
+    RecentCount.objects.update(expires_at=seconds_from_now(50))
+    assert "in 1 minute." in by_body(client, "000000").content.decode()
     elsewhere = Client(REMOTE_ADDR="10.0.0.66")
     assert by_body(elsewhere, code_of(factor[0])).status_code == 201
     RecentCount.objects.update(expires_at=seconds_from_now(-1))

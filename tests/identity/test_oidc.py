@@ -68,6 +68,7 @@ def test_the_first_sign_in_makes_an_account_with_the_role_of_its_groups(client, 
     identity = Identity.objects.get()
     assert (identity.user, identity.issuer, identity.subject) == (ben, provider.issuer, "1")
     assert identity.last_used_at is not None
+    assert AuditEntry.objects.get(event="sign-in ok").details["method"] == "provider"
     told = AuditEntry.objects.values_list("event", flat=True)
     assert {"user created", "role given", "sign-in ok"} <= set(told)
 
@@ -521,6 +522,27 @@ def test_sign_ins_that_are_begun_are_limited_by_address(client, provider, monkey
     refused(client.get("/login/oidc"), "Too many sign-ins were begun", status=429)
     assert Client(REMOTE_ADDR="10.0.0.66").get("/login/oidc").status_code == 302
     RecentCount.objects.all().delete()
+
+
+def test_sign_outs_that_are_begun_are_limited_by_address(client, provider, monkeypatch):
+    monkeypatch.setattr(flow, "MAX_STARTS", 2)
+    assert [client.get("/login/oidc/sign-out").status_code for _ in range(2)] == [302, 302]
+    refused(client.get("/login/oidc/sign-out"), "Too many sign-outs", status=429)
+    assert client.get("/login/oidc").status_code == 302
+
+
+def test_a_provider_that_does_not_answer_is_not_asked_again_for_seconds(
+    client, provider, monkeypatch
+):
+    path = "/.well-known/openid-configuration"
+    provider.control(answers={path: [500, "broken"]})
+    before = len(provider.requests())
+    for _ in range(3):
+        refused(client.get("/login/oidc"), "cannot be accepted", status=502)
+    assert len(provider.requests()) == before + 1
+    provider.control()
+    monkeypatch.setattr(published.time, "monotonic", lambda now=time.monotonic: now() + 6)
+    assert client.get("/login/oidc").status_code == 302
 
 
 def test_metadata_is_read_once_in_some_minutes(client, provider):

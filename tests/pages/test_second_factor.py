@@ -60,6 +60,21 @@ def test_the_address_in_the_qr_code_names_account_and_installation(zoe):
 
 
 @pytest.mark.parametrize(
+    ("host", "name"),
+    [("[::1]", "[--1]"), ("[::1]:8000", "[--1]"), ("localhost:8000", "localhost")],
+)
+def test_the_host_in_the_address_has_no_port(page, settings, monkeypatch, host, name):
+    shown = []
+    draw = second_factor.address
+    monkeypatch.setattr(
+        second_factor, "address", lambda *given: shown.append(draw(*given)) or shown[-1]
+    )
+    settings.ALLOWED_HOSTS = ["*"]
+    page.get(PAGE, headers={"Host": host})
+    assert pyotp.parse_uri(shown[0]).issuer == f"trainops {name}"
+
+
+@pytest.mark.parametrize(
     ("code", "password", "field"),
     [("000000", PASSWORD, "code"), (None, "wrong", "password"), ("", PASSWORD, "code")],
 )

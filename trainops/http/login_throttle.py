@@ -11,7 +11,7 @@ from django.db.models import Q
 from django.http import HttpRequest
 
 from trainops.clock import DatabaseNow
-from trainops.http import recent_counts, second_factor
+from trainops.http import recent_counts, second_factor, sign_in
 from trainops.http.access_log import note
 from trainops.http.models import RecentCount
 
@@ -55,7 +55,9 @@ class LoginThrottle(ModelBackend):
         RecentCount.objects.filter(pk=_of_name(request, username)).delete()
         if not is_first_step:
             second_factor.require_code(user, code, request)
-            note("sign-in ok", user=username)
+            is_by_code = bool(code) and second_factor.is_set(user)
+            method = sign_in.BY_CODE if is_by_code else sign_in.BY_PASSWORD
+            note("sign-in ok", user=username, method=method)
         return user
 
 

@@ -66,9 +66,10 @@ class TooManyCodes(DomainError):
 
     def __init__(self, seconds_left: float) -> None:
         seconds = max(1, round(seconds_left))
+        minutes = -(-seconds // 60)
         super().__init__(
             "TOO_MANY_CODES",
-            f"Too many wrong codes. Try again in {-(-seconds // 60)} minutes.",
+            f"Too many wrong codes. Try again in {minutes} minute{'s' if minutes > 1 else ''}.",
             {"retry_after_seconds": seconds},
             status=429,
             retry_after_seconds=seconds,
@@ -111,7 +112,7 @@ def new_secret() -> str:
 
 def address(user: User, secret: str, host: str) -> str:
     """Return the otpauth: address of a secret, which an app reads from a QR code."""
-    issuer = f"{ISSUER} {host}".replace(":", " ")
+    issuer = f"{ISSUER} {host}".replace(":", "-")
     return pyotp.TOTP(secret).provisioning_uri(name=user.get_username(), issuer_name=issuer)
 
 
@@ -182,9 +183,7 @@ def accept(user: User, code: str, request: HttpRequest | None) -> None:
         note("wrong code", user=user.get_username())
         raise WrongCode
     RecentCount.objects.filter(pk=here).delete()
-    if is_recovery:
-        note("recovery code used", user=user.get_username())
-    else:
+    if not is_recovery:
         recent_counts.take_back(anywhere)
 
 
@@ -249,7 +248,11 @@ def _use_app_code(user: User, code: str) -> bool:
 
 def _use_recovery_code(user: User, code: str) -> bool:
     digest = _digest(user.pk, code)
-    return RecoveryCode.objects.filter(factor_id=user.pk, digest=digest).delete()[0] == 1
+    with transaction.atomic():
+        is_right = RecoveryCode.objects.filter(factor_id=user.pk, digest=digest).delete()[0] == 1
+        if is_right:
+            note("recovery code used", user=user.get_username())
+    return is_right
 
 
 def _period_of(secret: str, code: str) -> int | None:

@@ -8,6 +8,7 @@ from django.contrib.auth import login
 from django.contrib.auth.models import User
 from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import PermissionDenied
+from django.db import transaction
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from django.shortcuts import redirect
@@ -20,6 +21,7 @@ from trainops.http.access_log import note
 
 PENDING, SECRET = "sign_in_pending", "second_factor_secret"  # keys of sessions
 PENDING_SECONDS = 600
+BY_PASSWORD, BY_CODE, BY_PROVIDER = "password", "password and code", "provider"
 LOGIN, CODE, SET_UP = "/login/", "/login/code", "/login/set-up"
 
 
@@ -62,14 +64,15 @@ def pending(request: HttpRequest) -> Pending | None:
     return Pending(user, found["to"])
 
 
-def complete(request: HttpRequest, user: User) -> bool:
+def complete(request: HttpRequest, user: User, *, method: str) -> bool:
     """Sign a user in to this session; return whether it is the first sign-in of the account."""
     is_first = user.last_login is None
     for name in (PENDING, SECRET):
         request.session.pop(name, None)
     request.session.set_expiry(None)  # that of sessions of signed-in people
-    note("sign-in ok", user=user.get_username())
-    login(request, user)
+    with transaction.atomic():
+        note("sign-in ok", user=user.get_username(), method=method)
+        login(request, user)
     return is_first
 
 

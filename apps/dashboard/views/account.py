@@ -81,13 +81,13 @@ class SignIn(LoginView):
         if step := sign_in.next_step(user):
             sign_in.begin(self.request, user, to)
             return redirect(step)
-        complete(self.request, user)
+        complete(self.request, user, method=sign_in.BY_PASSWORD)
         return redirect(to)
 
 
-def complete(request: HttpRequest, user: User) -> None:
+def complete(request: HttpRequest, user: User, *, method: str = sign_in.BY_CODE) -> None:
     """Sign in; the first time, offer the tour."""
-    if sign_in.complete(request, user):
+    if sign_in.complete(request, user, method=method):
         tour.offer(request)
 
 

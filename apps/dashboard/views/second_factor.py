@@ -8,6 +8,7 @@ from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.models import User
 from django.http import HttpRequest, HttpResponse
+from django.http.request import split_domain_port
 from django.shortcuts import redirect, render
 from django.utils.safestring import SafeString, mark_safe
 from django.views.decorators.cache import never_cache
@@ -167,7 +168,7 @@ def _show_set_up(
     request: HttpRequest, user: User, errors: dict[str, str], *, is_required: bool = False
 ) -> HttpResponse:
     secret = _secret(request, user)
-    host = request.get_host().rpartition(":")[0] or request.get_host()
+    host, _ = split_domain_port(request.get_host())
     drawn = segno.make(second_factor.address(user, secret, host), error="m", micro=False)
     svg = drawn.svg_inline(omitsize=True, dark="#000", light="#fff", svgclass=None, lineclass=None)
     context: dict[str, Any] = {

@@ -38,10 +38,7 @@ def begin(request: HttpRequest, oidc: Oidc, to: str, *, links: bool = False) -> 
 
     Raises SignInRefused.
     """
-    key = recent_counts.key_of("oidc", recent_counts.network(request))
-    if recent_counts.count(key, seconds=STARTS_SECONDS).number > MAX_STARTS:
-        message = "Too many sign-ins were begun from this address. Try again in a minute."
-        raise SignInRefused(message, status=429)
+    _count(request, "sign-ins")
     begun = {"state": token_urlsafe(32), "nonce": token_urlsafe(32), "verifier": token_urlsafe(48)}
     address = provider.authorization_address(oidc, callback=_callback(request), **begun)
     if not request.user.is_authenticated:
@@ -77,7 +74,7 @@ def finish(request: HttpRequest, oidc: Oidc) -> FinishedSignIn:
     if begun["links"] is not None:
         return _link(request, oidc, claims, begun["links"])
     user = accounts.sign_in(oidc, claims)
-    is_first = sign_in.complete(request, user)
+    is_first = sign_in.complete(request, user, method=sign_in.BY_PROVIDER)
     request.session[PROVIDER] = oidc.issuer
     # The roles are those of the groups at the sign-in, so it must not be long ago.
     request.session.set_expiry(timezone.now() + timedelta(hours=oidc.session_hours))
@@ -85,13 +82,25 @@ def finish(request: HttpRequest, oidc: Oidc) -> FinishedSignIn:
 
 
 def sign_out_address(request: HttpRequest, oidc: Oidc) -> str:
-    """Return the address that ends the session at the provider; empty: it has none."""
+    """Return the address that ends the session at the provider; empty: it has none.
+
+    Raises SignInRefused.
+    """
+    _count(request, "sign-outs")
     address = provider.published(oidc).address("end_session_endpoint")
     if not address:
         return ""
     back = request.build_absolute_uri(sign_in.LOGIN)
     query = {"client_id": oidc.client_id, "post_logout_redirect_uri": back}
     return provider.with_query(address, query)
+
+
+def _count(request: HttpRequest, what: str) -> None:
+    """Count what may ask the provider. Raises SignInRefused: there was too much of one address."""
+    key = recent_counts.key_of("oidc", what, recent_counts.network(request))
+    if recent_counts.count(key, seconds=STARTS_SECONDS).number > MAX_STARTS:
+        message = f"Too many {what} were begun from this address. Try again in a minute."
+        raise SignInRefused(message, status=429)
 
 
 def destination(request: HttpRequest) -> str:

@@ -20,7 +20,8 @@ KEPT_SECONDS = 300.0  # for which what the provider published is believed
 REQUIRED = ("authorization_endpoint", "token_endpoint", "jwks_uri")
 OPTIONAL = ("userinfo_endpoint", "end_session_endpoint")
 MAIL = {"email", "email_verified"}  # claims that belong together
-_known: dict[str, tuple[float, "Published"]] = {}
+FAILED_SECONDS = 5.0  # for which a provider that did not answer is not asked again
+_known: dict[str, tuple[float, "Published | ProviderProblem"]] = {}  # each until a time
 _lock = threading.Lock()
 
 
@@ -51,12 +52,24 @@ class Tokens:
 def published(oidc: Oidc) -> Published:
     """Return the metadata of the provider, at most some minutes old. Raises ProviderProblem."""
     with _lock:
-        kept = _known.get(oidc.issuer)
-    if kept is not None and time.monotonic() - kept[0] < KEPT_SECONDS:
-        return kept[1]
-    found = read(oidc)
+        ends_at, kept = _known.get(oidc.issuer, (0.0, None))
+    if kept is None or time.monotonic() >= ends_at:
+        kept = _read_anew(oidc)
+    if isinstance(kept, ProviderProblem):
+        raise ProviderProblem(kept.message, detail=kept.detail)
+    return kept
+
+
+def _read_anew(oidc: Oidc) -> Published | ProviderProblem:
+    found: Published | ProviderProblem
+    try:
+        found, seconds = read(oidc), KEPT_SECONDS
+    except ProviderProblem as problem:
+        if problem.status == HTTPStatus.SERVICE_UNAVAILABLE:  # of this process
+            raise
+        found, seconds = problem, FAILED_SECONDS
     with _lock:
-        _known[oidc.issuer] = (time.monotonic(), found)
+        _known[oidc.issuer] = (time.monotonic() + seconds, found)
     return found
 
 
