@@ -42,7 +42,7 @@ def test_a_sign_in_is_logged_with_name_and_address(client, ana, lines, monkeypat
     sign_in(client, "secret guess")
     sign_in(client, "secret guess")
     assert lines() == [
-        "sign-in ok by=- from=127.0.0.1 user=ana",
+        "sign-in ok by=- from=127.0.0.1 user=ana method=password",
         "sign-out by=ana from=127.0.0.1 user=ana",
         "sign-in failed by=- from=127.0.0.1 user=ana",
         "sign-in throttled by=- from=127.0.0.1 user=ana",
