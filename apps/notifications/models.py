@@ -58,7 +58,11 @@ class Rule(models.Model):
     )
     tag = models.CharField(max_length=64, blank=True, help_text="Empty: with or without tags.")
     project = models.CharField(
-        max_length=64, blank=True, db_default="", help_text="Empty: of any project, or of none."
+        max_length=64,
+        blank=True,
+        default="",
+        db_default="",
+        help_text="Empty: of any project, or of none.",
     )
     condition = models.CharField(
         max_length=17, choices=Condition.choices, blank=True, help_text="Condition of an alert."

@@ -20,7 +20,10 @@ def test_a_rule_is_created_and_tested(open_page):
     page.get_by_label("Name").fill("chat")
     page.get_by_label("Target").fill("https://hooks.example.org/a")
     page.get_by_test_id("save-rule").click()
-    expect(page.get_by_test_id("rule-secret")).to_have_value(Rule.objects.get().secret)
+    expect(page.get_by_test_id("rule-secret")).to_be_visible()  # the rule is stored
+    rule = Rule.objects.get()
+    expect(page.get_by_test_id("rule-secret")).to_have_value(rule.secret)
+    assert (rule.tag, rule.project, rule.reason) == ("", "", "")
     page.get_by_test_id("test").click()
     expect(page.get_by_test_id("delivery")).to_contain_text("TEST")
 

@@ -1,9 +1,11 @@
 """Migrations that older versions do not work with are declared as contract steps."""
 
 import pytest
+from django.apps import apps
 from django.db import migrations, models
 from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.state import ModelState, ProjectState
+from django.db.models import NOT_PROVIDED
 
 from apps.installation import schema
 
@@ -96,3 +98,16 @@ def test_code_of_a_migration_is_excused_by_a_reason_and_nothing_else_is():
     assert steps(run, older_versions_work="Fills a column that they do not know.") == []
     removes = migrations.RemoveField("Thing", "name")
     assert steps(run, removes, older_versions_work="No.") == ["removes Thing.name"]
+
+
+def test_every_column_with_a_default_of_the_database_has_one_in_python():
+    """Else a new instance, and a form for one, has an expression as its value."""
+    missing = [
+        f"{model.__name__}.{each.name}"
+        for model in apps.get_models()
+        for each in model._meta.concrete_fields
+        if each.db_default is not NOT_PROVIDED
+        and each.default is NOT_PROVIDED
+        and not hasattr(each.db_default, "resolve_expression")  # times, which no form shows
+    ]
+    assert not missing

@@ -13,6 +13,6 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='rule',
             name='project',
-            field=models.CharField(blank=True, db_default='', help_text='Empty: of any project, or of none.', max_length=64),
+            field=models.CharField(blank=True, db_default='', default='', help_text='Empty: of any project, or of none.', max_length=64),
         ),
     ]
