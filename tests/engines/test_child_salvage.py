@@ -64,7 +64,9 @@ def test_every_request_is_acknowledged_while_an_earlier_one_is_worked_on(ends):
     kinds = CheckpointType.SHUTDOWN, CheckpointType.CANCELLATION
     assert heard(wire, until=2) == [Salvaging(each) for each in kinds]
     attempt.may_end.set()
-    assert heard(wire, until=2) == [Salvaged(each) for each in kinds]
+    answers = heard(wire, until=2)  # of two threads, after they have saved one after the other
+    assert sorted(each.type for each in answers) == sorted(kinds)
+    assert all(isinstance(each, Salvaged) for each in answers)
     assert attempt.kinds == [CheckpointType.SHUTDOWN, CheckpointType.CANCELLATION]
 
 
