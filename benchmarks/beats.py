@@ -43,9 +43,7 @@ def measure() -> dict[int, dict[str, dict[str, float]]]:
     from trainops.kind import KINDS
 
     kinds = sorted(KINDS)
-    offer = Offer(
-        kinds=kinds, labels=[], has_gpus=False, devices=[], memory_bytes=1, disk_bytes=1 << 60
-    )
+    offer = Offer(kinds=kinds, memory_bytes=1, disk_bytes=1 << 60)
     registry.register(worker_id=WORKER, kinds=kinds)
     results, num_filled = {}, 0
     for size in SIZES:

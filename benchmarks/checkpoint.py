@@ -17,14 +17,15 @@ import time
 import warnings
 from collections import defaultdict
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any, ClassVar
 
 import torch
-import torch.distributed.checkpoint as dcp
 from blake3 import blake3
 from torch import nn
+from torch.distributed.checkpoint.state_dict_saver import async_save
 
 from benchmarks.loop import Silent
 from trainops.runtime.checkpoint.manifest import Checkpoint, CheckpointType
@@ -127,7 +128,7 @@ def torch_save_durably(job: MlpJob, directory: Path) -> Callable[[], bool]:
 def dcp_async_save(job: MlpJob, directory: Path) -> Callable[[], bool]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that it saves in a single process
-        future = dcp.async_save(job.state_dict(), checkpoint_id=directory / "dcp")
+        future: Any = async_save(job.state_dict(), checkpoint_id=directory / "dcp")
 
     def is_done() -> bool:
         return future.done() and (future.result() or True)
@@ -203,13 +204,13 @@ def _limits(num_bytes: int, root: Path, rounds: int) -> dict[str, list[float]]:
         seconds["memcpy"].append(_timed(lambda: target.copy_(source)))
         path = root / f"raw-{number}"
         os.sync()
-        seconds["write, fsync"].append(_timed(lambda path=path: _write(path, source)))
+        seconds["write, fsync"].append(_timed(partial(_write, path, source)))
         path.unlink()
     return seconds
 
 
 def _write(path: Path, source: torch.Tensor) -> None:
-    content = memoryview(source.numpy())
+    content = source.numpy().data
     with path.open("xb", buffering=0) as file:
         for first in range(0, len(content), CHUNK):
             file.write(content[first : first + CHUNK])
@@ -266,7 +267,7 @@ def _files(job: MlpJob, ours: Ours, root: Path, rounds: int) -> dict[str, list[f
 
 def _in_a_new_process(name: str, path: Path, digest: str) -> float:
     """Return the seconds of one of LOADING: who resumes is a new process, too."""
-    command = [sys.executable, "-m", "benchmarks.checkpoint", name, path, digest]
+    command = [sys.executable, "-m", "benchmarks.checkpoint", name, str(path), digest]
     done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, check=True)
     return float(done.stdout)
 

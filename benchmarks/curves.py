@@ -12,7 +12,7 @@ from datetime import timedelta
 from itertools import count
 from typing import Any
 
-from benchmarks.filled import fill, on_both_databases, set_up, spread
+from benchmarks.filled import fill, gather_statistics, on_both_databases, set_up, spread
 
 NUM_POINTS = 1_000_000
 NUM_METRICS = 20
@@ -59,12 +59,11 @@ def measure() -> dict[str, Any]:
     ids = list(Operation.objects.order_by("pk").values_list("pk", flat=True)[:13])
     writing = _writing(ids[12])
     one, several, *others = ids[:12]
-    _measured(one, 1, NUM_POINTS)
-    _measured(several, NUM_METRICS, NUM_POINTS)
+    add_curve(one, 1, NUM_POINTS)
+    add_curve(several, NUM_METRICS, NUM_POINTS)
     for each in others:
-        _measured(each, 1, 20_000)
-    with connection.cursor() as cursor:
-        cursor.execute("ANALYZE")
+        add_curve(each, 1, 20_000)
+    gather_statistics()
     places = {"one": one, "several": several, "twelve": ",".join(ids[:12])}
     milliseconds = {}
 
@@ -91,7 +90,7 @@ def measure() -> dict[str, Any]:
     return {"milliseconds": milliseconds, "writing": writing}
 
 
-def _measured(operation_id: str, num_metrics: int, num_points: int) -> None:
+def add_curve(operation_id: str, num_metrics: int, num_points: int) -> None:
     """Add points of a new operation, and pack them."""
     from django.db import connection
 

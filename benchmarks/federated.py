@@ -90,8 +90,13 @@ def flower(job: FederatedJob) -> Figures:
         }
     with TemporaryDirectory() as directory:
         path = Path(directory) / "clients.npz"
-        np.savez(path, **{name: each.numpy() for name, each in arrays.items()})
-        command = [interpreter, Path(__file__).with_name("flower.py"), path, str(FLOWER_ROUNDS)]
+        np.savez(path, allow_pickle=False, **{name: each.numpy() for name, each in arrays.items()})
+        command = [
+            interpreter,
+            str(Path(__file__).with_name("flower.py")),
+            str(path),
+            str(FLOWER_ROUNDS),
+        ]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         print((done.stderr.strip() or "Flower is not there").splitlines()[-1])

@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -21,15 +21,25 @@ def on_both_databases(module: str) -> dict[str, Any]:
     results = {}
     for stack, server in {"sqlite": _sqlite, "postgresql": _postgresql}.items():
         with server() as environment:
-            done = subprocess.run(
-                [sys.executable, "-m", module],
-                cwd=ROOT,
-                env=os.environ | environment,
-                stdout=subprocess.PIPE,
-                check=True,
-            )
-        results[stack] = json.loads(done.stdout)
+            results[stack] = _printed_by(module, environment)
     return results
+
+
+def on_postgresql(module: str, settings: Mapping[str, str]) -> Any:
+    """Run a module on a new PostgreSQL with these settings; return what it printed."""
+    with _postgresql() as environment:
+        return _printed_by(module, {**environment, **settings})
+
+
+def _printed_by(module: str, environment: dict[str, str]) -> Any:
+    done = subprocess.run(
+        [sys.executable, "-m", module],
+        cwd=ROOT,
+        env=os.environ | environment,
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    return json.loads(done.stdout)
 
 
 @contextmanager
@@ -46,8 +56,8 @@ def _postgresql() -> Iterator[dict[str, str]]:
         yield {"TRAINOPS_DATA_DIR": directory, "TRAINOPS_DATABASE_URL": url}
 
 
-def set_up() -> None:
-    """Make this process Django's, on an empty database and without a broker."""
+def set_up(*, is_new: bool = True) -> None:
+    """Make this process Django's, on a database that is empty or was filled; without a broker."""
     import django
 
     os.environ["DJANGO_SETTINGS_MODULE"] = "trainops.settings"
@@ -56,13 +66,13 @@ def set_up() -> None:
     from django.core.management import call_command
 
     settings.DISPATCH_IS_ON = False
-    call_command("migrate", verbosity=0)
+    if is_new:
+        call_command("migrate", verbosity=0)
 
 
 def fill(num_operations: int, *, states: list[str] = STATES, first: int = 0) -> Any:
     """Add operations, a few of them of a rare owner and tag; return the usual owner."""
     from django.contrib.auth.models import User
-    from django.db import connection
     from django.utils import timezone
 
     from apps.operations.models import Operation, Tag
@@ -85,16 +95,25 @@ def fill(num_operations: int, *, states: list[str] = STATES, first: int = 0) -> 
             row.state = states[number * 7 % len(states)]
             row.owner_id = rare.pk if number % 1000 == 0 else owner.pk
             row.created_at = row.queued_at = moment - timedelta(seconds=number)
-            row.step, row.total_steps, row.metrics = number % 100, 100, {"val_loss": 0.5}
+            row.step, row.total_steps = number % 100, 100
+            row.metrics = {"val_loss": number * 7919 % 100_003 / 1e5, "accuracy": 0.5}
             rows.append(row)
             names = ["usual"] * (number % 4 == 0) + ["rare"] * (number % 1000 == 0)
             tags += [Tag(operation_id=row.pk, name=name) for name in names]
         Operation.objects.bulk_create(rows)
         Tag.objects.bulk_create(tags)
     Operation.objects.filter(pk=template.pk).delete()
-    with connection.cursor() as cursor:
-        cursor.execute("ANALYZE")  # what autovacuum does after a minute
+    gather_statistics()
     return owner
+
+
+def gather_statistics() -> None:
+    """Do what autovacuum of PostgreSQL does after a minute; SQLite has no statistics, as in use."""
+    from django.db import connection
+
+    if connection.vendor == "postgresql":
+        with connection.cursor() as cursor:
+            cursor.execute("ANALYZE")
 
 
 def spread(seconds: list[float]) -> dict[str, float]:

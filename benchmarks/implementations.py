@@ -37,7 +37,7 @@ def comparisons() -> Iterator[tuple[str, tuple[Task, Task]]]:
     """Yield names, and the same work with the fast and with the plain modules."""
     for agents, steps in ((1, 200), (64, 40)):
         yield f"RL: DQN, agents: {agents}, all", (agent(agents, steps), agent(agents, steps, "1"))
-    tau = {"target_tau": 0.01}
+    tau: dict[str, Any] = {"target_tau": 0.01}
     yield (
         "RL: DQN, agents: 1, target network alone",
         (

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from trainops.runtime.checkpoint.snapshot import SafePoint
+from trainops.runtime.checkpoint.snapshot import SafePoint, StatePosition
 from trainops.runtime.checkpoint.store import CheckpointStore, CheckpointType
 from trainops.runtime.checkpoint.stream import Stream
 from trainops.runtime.job import StateDict
@@ -54,7 +54,7 @@ def measure(num_bars: int) -> dict[str, Any]:
         for step in range(NUM_CHECKPOINTS + 1):
             _advance(state)
             began = time.perf_counter()
-            safe_point.take(step, lambda: state)
+            safe_point.take(StatePosition(step), lambda: state)
             frozen = time.perf_counter()
             checkpoint = store.write(
                 CheckpointType.PERIODIC,

@@ -52,7 +52,9 @@ def measure() -> dict[str, Any]:
     for name, case in CASES.items():
         with serving(OURS) as port:
             chosen = operations[: case["operations"]]
-            found[name] = asyncio.run(measured(port, cookies, chosen, is_stream=case["streams"]))
+            found[name] = asyncio.run(
+                measured(port, cookies, chosen, is_stream=bool(case["streams"]))
+            )
     return found
 
 
@@ -102,7 +104,7 @@ def change(operations: list[str]) -> dict[str, dict[int, float]]:
     step = 1_000 * (1 + max(MetricPoint.objects.count(), LogChunk.objects.count()))
     committed_at: dict[str, dict[int, float]] = {path_of(pk): {} for pk in operations}
     is_over = threading.Event()
-    threading.Thread(target=lambda: (sys.stdin.read(), is_over.set()), daemon=True).start()
+    threading.Thread(target=_wait_for_end, args=[is_over], daemon=True).start()
     while not is_over.wait(CHANGE_SECONDS):
         step += 1
         for pk in operations:
@@ -226,6 +228,11 @@ def web_processes() -> list[psutil.Process]:
 
 def cpu_seconds(processes: list[psutil.Process]) -> float:
     return sum(sum(each.cpu_times()[:2]) for each in processes)
+
+
+def _wait_for_end(is_over: threading.Event) -> None:
+    sys.stdin.read()
+    is_over.set()
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ made by `pip install --target DIRECTORY gunicorn uvicorn httptools uvloop`.
 import asyncio
 import json
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -72,7 +73,7 @@ def measure() -> dict[str, Any]:
             with serving(command) as port:
                 for page, path in PAGES.items():
                     for num_open in OPEN:
-                        seconds = asyncio.run(load(port, path.format(one=one), cookie, num_open))
+                        seconds = asyncio.run(load(port, path.format(one=one), [cookie], num_open))
                         runs.setdefault(name, {}).setdefault(f"{page} {num_open}", []).append(
                             {"per_second": round(NUM_REQUESTS / seconds[0])} | spread(seconds[1])
                         )
@@ -114,32 +115,69 @@ def serving(command: list[str]) -> Iterator[int]:
         process.wait()
 
 
-async def load(port: int, path: str, cookie: str, num_open: int) -> tuple[float, list[float]]:
-    """Return the seconds of all requests together, and of each."""
-    request = f"GET {path} HTTP/1.1\r\nHost: localhost\r\nCookie: {cookie}\r\n\r\n".encode()
-    connections = [await asyncio.open_connection("127.0.0.1", port) for _ in range(num_open)]
+async def load(
+    port: int,
+    path: str,
+    cookies: list[str],
+    num_open: int,
+    *,
+    num_requests: int = NUM_REQUESTS,
+    num_warm: int = 20,
+) -> tuple[float, list[float]]:
+    """Return the seconds of all requests together, and of each; connections share the cookies."""
     resting: asyncio.Queue[Any] = asyncio.Queue()
-    for each in connections:
-        resting.put_nowait(each)
+    for number in range(num_open):
+        request = _request(path, cookies[number % len(cookies)])
+        resting.put_nowait((request, *await asyncio.open_connection("127.0.0.1", port)))
     gate, seconds = asyncio.Semaphore(IN_FLIGHT), []
 
     async def one() -> None:
         async with gate:
-            reader, writer = await resting.get()
+            request, reader, writer = await resting.get()
             began_at = time.perf_counter()
             writer.write(request)
             await read_response(reader)
             seconds.append(time.perf_counter() - began_at)
-            resting.put_nowait((reader, writer))
+            resting.put_nowait((request, reader, writer))
 
-    await asyncio.gather(*(one() for _ in range(20)))  # warm
+    await asyncio.gather(*(one() for _ in range(num_warm)))
     seconds.clear()
     began_at = time.perf_counter()
-    await asyncio.gather(*(one() for _ in range(NUM_REQUESTS)))
+    await asyncio.gather(*(one() for _ in range(num_requests)))
     total = time.perf_counter() - began_at
-    for _, writer in connections:
-        writer.close()
+    while not resting.empty():
+        resting.get_nowait()[2].close()
     return total, seconds
+
+
+async def people(
+    port: int, path: str, cookies: list[str], *, num_each: int, pause: float, num_warm: int = 1
+) -> list[float]:
+    """Return the seconds of the requests of people who look at each page before the next.
+
+    One person for each cookie, with a connection of their own and `num_each` requests; `pause`: the
+    mean seconds between an answer and the next request, drawn between half and one and a half.
+    """
+    chance, seconds = random.Random(1), []
+
+    async def one(cookie: str) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        for number in range(num_warm + num_each):
+            await asyncio.sleep(pause * chance.uniform(0.5, 1.5))
+            began_at = time.perf_counter()
+            writer.write(_request(path, cookie))
+            await read_response(reader)
+            if number >= num_warm:
+                seconds.append(time.perf_counter() - began_at)
+        writer.close()
+
+    await asyncio.gather(*(one(cookie) for cookie in cookies))
+    return seconds
+
+
+def _request(path: str, cookie: str) -> bytes:
+    head = f"GET {path} HTTP/1.1\r\nHost: localhost\r\nAccept-Encoding: gzip\r\n"
+    return f"{head}Cookie: {cookie}\r\n\r\n".encode()
 
 
 async def read_response(reader: asyncio.StreamReader) -> None:

@@ -1,13 +1,16 @@
 """The recipes of `benchmarks.trainers`: one small network in each form, and its parts."""
 
 import tempfile
+import time
 import warnings
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from lightning.pytorch import LightningModule
 from torch import nn
 from torch.nn import functional
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, Dataset, TensorDataset
 from transformers import Trainer, TrainingArguments
 
 from trainops.kinds.loop.lightning import lightning_loop
@@ -16,14 +19,40 @@ from trainops.kinds.loop.transformers import transformers_loop
 from trainops.recipes import Recipe
 
 BATCH, NUM_EXAMPLES, WIDTH = 32, 32 * 200, 256
+NUM_SLOW, SLOW_SECONDS = 400, 1e-3  # batches of one example
 
 warnings.filterwarnings("ignore")
 
 
-def dataset():
+class Rows(Dataset[tuple[torch.Tensor, ...]]):
+    """Examples of a dataset of one's own, which are taken one by one."""
+
+    seconds = 0.0
+
+    def __init__(self, *tensors):
+        self.tensors = tensors
+
+    def __len__(self):
+        return len(self.tensors[0])
+
+    def __getitem__(self, index):
+        if self.seconds:
+            time.sleep(self.seconds)
+        return tuple(each[index] for each in self.tensors)
+
+
+class SlowRows(Rows):
+    seconds = SLOW_SECONDS
+
+
+KIND: Callable[..., Any] = TensorDataset  # of dataset
+OPTIONS = {}  # of its loaders: those of run.loader and DataLoader alike
+
+
+def dataset(kind=None, num_examples=NUM_EXAMPLES):
     random = torch.Generator().manual_seed(1)
-    inputs = torch.randn(NUM_EXAMPLES, 64, generator=random)
-    return TensorDataset(inputs, (inputs.sum(1) > 0).long())
+    inputs = torch.randn(num_examples, 64, generator=random)
+    return (kind or KIND)(inputs, (inputs.sum(1) > 0).long())
 
 
 def network():
@@ -32,9 +61,17 @@ def network():
 
 
 def loop(run, parameters):
+    yield from _steps(run, parameters, run.loader("train", dataset(), batch_size=BATCH, **OPTIONS))
+
+
+def slow(run, parameters):
+    batches = run.loader("train", dataset(SlowRows, NUM_SLOW), batch_size=1)
+    yield from _steps(run, parameters, batches)
+
+
+def _steps(run, parameters, batches):
     model = run.keep("model", network())
     optimizer = run.keep("optimizer", torch.optim.AdamW(model.parameters()))
-    batches = run.loader("train", dataset(), batch_size=BATCH)
     for _ in run.epochs(parameters.epochs):
         for inputs, targets in batches:
             loss = functional.cross_entropy(model(inputs), targets)
@@ -100,13 +137,17 @@ def hugging(epochs):
     return Trainer(model=Named(), args=arguments, train_dataset=dataset(), data_collator=as_named)
 
 
+def _hugging(run, parameters):
+    return hugging(parameters.epochs)
+
+
 train_module = module_loop(Module)
 train_lightning = lightning_loop(lambda run, parameters: Lit())
-train_transformers = transformers_loop(lambda run, parameters: hugging(parameters.epochs))
+train_transformers = transformers_loop(_hugging)
 
 
 def _recipe(name, parameters="trainops.kinds.loop.settings:ModuleParameters"):
-    build = "loop" if name == "loop" else f"train_{name}"
+    build = name if name in ("loop", "slow") else f"train_{name}"
     return Recipe(
         name=f"bench_{name}",
         kind="loop",
@@ -119,4 +160,5 @@ def _recipe(name, parameters="trainops.kinds.loop.settings:ModuleParameters"):
 
 
 LOOP, MODULE, TRANSFORMERS = _recipe("loop"), _recipe("module"), _recipe("transformers")
+SLOW = _recipe("slow")
 LIGHTNING = _recipe("lightning", "trainops.kinds.loop.trainer_settings:LightningParameters")

@@ -153,7 +153,10 @@ class Attempt:
 
     def restored(self, receipt):
         place = {"step": receipt.step, "measured_to": receipt.measured_to}
-        self.call("restored", {**place, "receipt": receipt.to_json()})
+        sent = receipt.to_json()
+        if not self.claimed.get("accepts_uncertain"):  # a server of an earlier version refuses it
+            sent.pop("uncertain", None)
+        self.call("restored", {**place, "receipt": sent})
 
     def corrupted(self, candidate, error):
         checkpoint_id = next(

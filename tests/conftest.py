@@ -1,6 +1,6 @@
 import re
 import socket
-from collections import defaultdict
+from collections import Counter, defaultdict
 from pathlib import Path
 from uuid import uuid4
 from zlib import crc32
@@ -9,11 +9,13 @@ import pytest
 from django.contrib.auth.models import User
 from hypothesis import HealthCheck, settings
 
+from apps.checkpoints import signing_keys
 from apps.datasets import validation
 from apps.datasets.tables import child
+from apps.operations.attempts import remote_claims
 from apps.operations.files import exchange
 from apps.operations.scheduling import shares
-from tests import confinement, emptying, storages
+from tests import confinement, emptying, storages, streamed
 from tests.waiting import wait_until
 from trainops.concurrency_limit import ServerBusy
 from trainops.confined import calling
@@ -22,8 +24,15 @@ from trainops.launch.testing import DATABASE, HEAVY, LONG, QUICK
 # An example may take long on a busy machine: no property of this project is about time.
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy")
+streamed.install()
 
-BROWSER = Path(__file__).parent / "browser"
+TESTS = Path(__file__).parent
+BROWSER = TESTS / "browser"
+LONGEST = (  # files that take minutes: the first is begun first
+    "operations/test_studies.py", "operations/test_clients.py", "workers/test_http_worker.py",
+    "fuzz/test_requests.py", "ranks/test_lightning.py", "ranks/test_modules.py",
+    "operations/test_exchange.py", "ranks/test_nodes.py", "cli/test_checkpoints.py",
+)  # fmt: skip
 MODULE_MARKS = re.compile(r"^pytestmark = (\[[^\]]*\]|.*)", re.MULTILINE)
 
 
@@ -51,6 +60,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     have different ones, and what is marked `whole` all.
     """
     marks = config.option.markexpr
+    # One of several processes; whole installations that take longest are too much at a time.
+    if hasattr(config, "workerinput") and not marks.startswith(f"({HEAVY})"):
+        _longest_files_first(items)
     if marks != QUICK and f"not {LONG}" not in marks:
         return
     families = defaultdict(list)
@@ -63,6 +75,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     }
     config.hook.pytest_deselected(items=[each for each in items if each not in kept])
     items[:] = [each for each in items if each in kept]
+
+
+def _longest_files_first(items: list[pytest.Item]) -> None:
+    """Have no process begin a long file when the others are at their end."""
+    num_slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
+    ranks = {path: rank for rank, path in enumerate(map(TESTS.joinpath, LONGEST))}
+
+    def place(item: pytest.Item) -> tuple[int, int, Path]:
+        return ranks.get(item.path, len(ranks)), -num_slow[item.path], item.path
+
+    items.sort(key=place)
 
 
 def _one(name: str, family: list[pytest.Item]) -> list[pytest.Item]:
@@ -95,6 +118,18 @@ def _own_storage(settings):
 def _no_hours_remembered():
     """The hours that shares remember are those of the database of another test."""
     shares.past_hours.cache_clear()
+
+
+@pytest.fixture(autouse=True)
+def _no_look_at_datasets_remembered():
+    """What a process last saw of the dataset storage is that of another test."""
+    remote_claims.DATASETS.forget()
+
+
+@pytest.fixture(autouse=True)
+def _no_keys_remembered():
+    """The signing keys that a process remembers are those of the database of another test."""
+    signing_keys.forget()
 
 
 @pytest.fixture(autouse=True)

@@ -1,6 +1,6 @@
 """The points that a child reports, without those of its speed, which no resume reproduces."""
 
-from trainops.runtime.throughput import SYSTEM
+from trainops.media.names import SYSTEM
 
 
 def reproduced(points):

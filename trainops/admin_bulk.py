@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from django.contrib import messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
@@ -26,6 +26,7 @@ class BulkAction:
     the pages call; a DomainError skips this row.
     """
 
+    do_not_call_in_templates: ClassVar[bool] = True  # they read its fields
     verb: str  # as on the button: "Resume"
     may: str  # who sees it: `has_<may>_permission`
     consequence: str

@@ -15,7 +15,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit
 
+from trainops.key_files import read_secrets
+
 VARIABLE = "TRAINOPS_CHECKPOINT_STORAGE"
+KEY_VARIABLE = "TRAINOPS_CHECKPOINT_KEY_FILE"
 LINK_SECONDS = 3600  # how long the link to a file is valid
 MEMORY_BYTES = 8 * 2**20  # of a file being read; what is more goes through a temporary file
 ALLOWED = (
@@ -90,6 +93,30 @@ def read(environment: Mapping[str, str] = os.environ) -> Path | Bucket | None:
     if "://" in given or given.partition(":")[0] in KINDS:
         return parse(given)
     return Path(given) if given else None
+
+
+def read_secret_keys(
+    storage: Path | Bucket | None, environment: Mapping[str, str] = os.environ
+) -> tuple[bytes, ...]:
+    """Return the keys by which checkpoints in the bucket are encrypted, the one of new ones first.
+
+    Raises:
+        ValueError: what was given, and what is allowed.
+    """
+    given = environment.get(KEY_VARIABLE, "")
+    if not given:
+        return ()
+    if not isinstance(storage, Bucket):
+        raise ValueError(
+            f"{KEY_VARIABLE} encrypts checkpoints in a bucket, and {VARIABLE} names none. Encrypt "
+            f"the disk of a directory instead, and unset {KEY_VARIABLE}."
+        )
+    try:
+        return read_secrets(Path(given))
+    except OSError as error:
+        raise ValueError(f"{KEY_VARIABLE}: {given} cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise ValueError(f"{KEY_VARIABLE}: {error}") from None
 
 
 def parse(given: str, variable: str = VARIABLE, allowed: str = ALLOWED) -> Bucket:

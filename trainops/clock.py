@@ -11,11 +11,12 @@ class DatabaseNow(Now):
     """The moment of the statement, written as Django writes every other moment.
 
     SQLite compares moments as texts. Django's own Now() has three digits after the second there
-    and a parameter has six, so that a row would be both later and not later than itself.
+    and a parameter has six, or none at a whole second, so that a row would be later than itself.
     """
 
     def as_sqlite(self, compiler: Any, connection: Any, **extra: Any) -> Any:
-        template = "STRFTIME('%%%%Y-%%%%m-%%%%d %%%%H:%%%%M:%%%%f000', 'NOW')"
+        moment = "STRFTIME('%%%%Y-%%%%m-%%%%d %%%%H:%%%%M:%%%%f000', 'NOW')"
+        template = f"REPLACE({moment}, '.000000', '')"
         return self.as_sql(compiler, connection, template=template, **extra)
 
 

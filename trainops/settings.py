@@ -17,6 +17,7 @@ from trainops import (
     paths,
     serving,
     sign_in_settings,
+    signature_settings,
     thresholds,
 )
 from trainops.kind import KINDS
@@ -162,6 +163,7 @@ KNOX_TOKEN_MODEL = "access.Token"  # noqa: S105 - a model's name
 
 _CHOSEN = checkpoint_storage.read()
 CHECKPOINT_BUCKET = _CHOSEN if isinstance(_CHOSEN, checkpoint_storage.Bucket) else None
+CHECKPOINT_SECRET_KEYS = checkpoint_storage.read_secret_keys(_CHOSEN)  # of objects in the bucket
 # Beside a bucket this is where checkpoints are staged, and where copies of them are kept.
 CHECKPOINT_ROOT = _CHOSEN if isinstance(_CHOSEN, Path) else DATA_DIR / "checkpoints"
 STORAGES = {
@@ -206,6 +208,7 @@ AUTH_PASSWORD_VALIDATORS = [
 ] + [{"NAME": "trainops.http.passwords.RevokesTokens"}]
 PASSWORD_HASHERS = ["trainops.http.passwords.LimitedHasher"]
 SECOND_FACTOR = sign_in_settings.second_factor()
+REQUIRE_SIGNATURES = signature_settings.required()
 OIDC = oidc_settings.read()
 LOGIN_URL = "/login/"
 LOGIN_REDIRECT_URL = "/"
@@ -275,6 +278,7 @@ LOGGING = {
     "loggers": {
         "django.security.DisallowedHost": {"level": "CRITICAL"},
         "django.request": {"level": "ERROR"},
+        "azure": {"level": "WARNING"},  # several lines for each request
         "trainops.access": {"level": "INFO"},  # whatever TRAINOPS_LOG_LEVEL is
     },
     "formatters": {

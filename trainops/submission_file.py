@@ -8,6 +8,8 @@ from trainops.plain_yaml import UNREADABLE, lines_of, parsed, reason, unsendable
 
 FIELDS = ("kind", "name", "tags", "priority", "queue", "project", "config")
 
+STUDY_FIELDS = ("design", "metric", "mode")  # of the file of a study, besides FIELDS
+
 
 class FileProblem(ValueError):
     """What is wrong with a file; `line` is 0 where no line is known."""

@@ -177,6 +177,11 @@ class Thresholds(BaseSettings):
     metric_names_per_operation: PositiveInt = Field(
         1000, description="Maximum names of metrics per operation; points of others are not kept."
     )
+    points_full_days: NonNegativeFloat = Field(
+        0,
+        description="Days after its end for which an operation keeps all points of long curves; "
+        "then about 2,000 of each are kept; 0: always.",
+    )
     media_steps_per_name: PositiveInt = Field(
         100,
         description="Maximum steps per name of which an operation keeps logged media; "

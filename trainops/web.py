@@ -9,6 +9,7 @@ that are being answered are finished in any case.
 
 import argparse
 import multiprocessing
+import os
 import resource
 import signal
 import threading
@@ -28,7 +29,8 @@ from trainops.http import closing
 GOODBYE_SECONDS = 2.0
 HEADER_MILLISECONDS = 15_000  # also how long a connection may rest between two requests
 HEADER_BYTES = 64 * 1024
-MAX_CONNECTIONS, OTHER_FILES = 8192, 256
+MAX_CONNECTIONS, OTHER_FILES = 8192, 256  # of each process
+PROCESSES, MAX_PROCESSES = "TRAINOPS_WEB_PROCESSES", 64
 
 
 def application() -> Any:
@@ -65,6 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         factory=True,
         address=chosen.host,
         port=chosen.port,
+        workers=chosen.processes,  # where one of them ends, all end: `up` starts the server again
         interface=Interfaces.ASGINL,
         # In HTTP/2 a body needs no length, and Django takes one without for empty.
         http=HTTPModes.http1,
@@ -92,7 +95,20 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m trainops.web", description="Serve.")
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=8000)
+    parser.add_argument(
+        "--processes",
+        type=_number,
+        default=os.environ.get(PROCESSES) or "1",
+        help=f"processes that answer requests ({PROCESSES}; default: 1)",
+    )
     return parser
+
+
+def _number(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= MAX_PROCESSES:
+        allowed = f"a number of processes, 1 to {MAX_PROCESSES} ({PROCESSES})"
+        raise argparse.ArgumentTypeError(f"got {text[:20]!r}; allowed: {allowed}")
+    return int(text)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from typing import BinaryIO
 
 from blake3 import blake3
 
-from apps.backups.errors import Altered
+from trainops.encrypted_files import Altered
 
 CHUNK_BYTES = 2**20
 DRAFT = ".draft-"

@@ -19,7 +19,3 @@ class KeyProblem(BackupProblem):
 
 class DatabaseProblem(BackupProblem):
     """The database cannot be copied or restored."""
-
-
-class Altered(Exception):
-    """The content of a file is not what was written: another digest, or not by this key."""

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from apps.backups.contents import copy, digest_of
-from apps.backups.errors import Altered
 from apps.backups.store import BackupStore
+from trainops.encrypted_files import Altered
 
 PREFIX = "files/"
 

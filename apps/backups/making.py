@@ -5,6 +5,7 @@ clean-up or a newer checkpoint took away is no longer wanted by any row: then th
 copied once more, which finds nearly every file stored already.
 """
 
+import logging
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,11 +16,11 @@ from pathlib import Path
 from threading import Event
 
 from django.conf import settings
+from django.db import DatabaseError, transaction
 from django.utils import timezone
 
 from apps.backups import database, snapshots
 from apps.backups.contents import digest_of
-from apps.backups.errors import Altered
 from apps.backups.files import BackupFiles
 from apps.backups.snapshots import DATABASE, Loss, Snapshot
 from apps.backups.store import BackupStore
@@ -29,10 +30,13 @@ from apps.checkpoints.models import Checkpoint
 from apps.datasets import storage as datasets
 from apps.datasets.models import Dataset
 from apps.installation import storages
-from apps.installation.models import StorageBinding
+from apps.installation.models import BackupPlace, StorageBinding
+from trainops.encrypted_files import Altered
 from trainops.runtime.checkpoint.manifest import MANIFEST, read_manifest
 from trainops.runtime.errors import CheckpointCorrupted
 from trainops.version import VERSION
+
+logger = logging.getLogger(__name__)
 
 TRIES = 5  # copies of the database, while files of its rows disappear
 
@@ -136,9 +140,21 @@ def make(store: BackupStore, *, keep: int | None = None) -> Made:
         except BaseException:
             snapshots.remove(store, name)
             raise
+        _remember(store, keep)
         if keep is not None:
             thin(store, keep)
     return made
+
+
+def _remember(store: BackupStore, keep: int | None) -> None:
+    """Record the place for erasures; the backup is complete without that."""
+    try:
+        with transaction.atomic():
+            BackupPlace.objects.update_or_create(
+                pk=store.address, defaults={"keep": keep, "last_made_at": timezone.now()}
+            )
+    except DatabaseError as error:  # not migrated yet, or the place is too long
+        logger.warning("erase will not list the backups in %s by itself: %s", store.address, error)
 
 
 def _written(store: BackupStore, name: str, require_lock: Callable[[], None]) -> Made:

@@ -13,7 +13,7 @@ from typing import BinaryIO, Protocol, TypeVar
 
 from apps.backups.contents import DRAFT
 from apps.backups.errors import Busy
-from apps.checkpoints.objects import Objects
+from apps.checkpoints.objects import FileContent, Objects
 from apps.checkpoints.trying import Missing, RetryPolicy, StorageFailed, retried
 from trainops.runtime.checkpoint.durable import sync_directory
 
@@ -133,7 +133,7 @@ class BackupBucket:
             path.unlink(missing_ok=True)
 
     def put(self, draft: Path, name: str) -> None:
-        self._tried(partial(self._objects.put, draft, name, Event()))
+        self._tried(partial(self._objects.put, FileContent(draft), name, Event()))
 
     @contextmanager
     def opened(self, name: str) -> Iterator[BinaryIO]:

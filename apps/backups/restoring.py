@@ -11,13 +11,14 @@ from pathlib import Path
 from threading import Event
 
 from apps.backups import database, snapshots
-from apps.backups.errors import Altered, NotABackup
+from apps.backups.errors import NotABackup
 from apps.backups.files import BackupFiles
 from apps.backups.snapshots import DATABASE, MANY, Snapshot
 from apps.backups.store import BackupStore
 from apps.checkpoints import place as checkpoints
 from apps.checkpoints import remote, storage
 from apps.datasets import storage as datasets
+from trainops.encrypted_files import Altered
 from trainops.runtime.checkpoint.durable import sync_directory
 from trainops.runtime.checkpoint.manifest import MANIFEST, read_manifest
 

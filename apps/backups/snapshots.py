@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from apps.backups.contents import digest_of
-from apps.backups.errors import Altered, NotABackup
+from apps.backups.errors import NotABackup
 from apps.backups.files import BackupFiles
 from apps.backups.store import BackupStore
+from trainops.encrypted_files import Altered
 
 FORMAT, VERSION = "trainops-backup", 1
 INDEX, DATABASE, SECRET_KEY = "snapshot.json", "database", "secret_key"

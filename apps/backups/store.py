@@ -13,19 +13,23 @@ from typing import BinaryIO
 from blake3 import blake3
 
 from apps.backups.contents import CHUNK_BYTES, DRAFT, copy
-from apps.backups.encryption import BackupKey, content_bytes, read_key
-from apps.backups.errors import Altered, KeyProblem, NotABackup
+from apps.backups.errors import KeyProblem, NotABackup
+from apps.backups.keys import BackupKey, read_key
 from apps.backups.places import BackupBucket, BackupDirectory, Place
 from apps.checkpoints import objects
 from trainops import checkpoint_storage
+from trainops.encrypted_files import Altered, content_bytes
 
 DAY_SECONDS = 86_400
 MARKER, FORMAT, VERSION = "encryption.json", "trainops-backup-encryption", 1
 
 
 class BackupStore:
-    def __init__(self, place: Place, key: BackupKey | None, workspace: Path) -> None:
+    def __init__(
+        self, place: Place, key: BackupKey | None, workspace: Path, address: str = ""
+    ) -> None:
         self.place = place
+        self.address = address or place.location  # what `opened` was given
         self.key = key
         self.workspace = workspace  # for what is not encrypted
 
@@ -142,7 +146,7 @@ def opened(location: str, key: Path | None, workspace: Path) -> BackupStore:
         OSError: the bucket does not answer.
     """
     store = BackupStore(
-        _place(location, workspace), None if key is None else read_key(key), workspace
+        _place(location, workspace), None if key is None else read_key(key), workspace, location
     )
     _require_key(store, key)
     return store

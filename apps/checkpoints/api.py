@@ -22,6 +22,7 @@ from apps.checkpoints.serializers import (
     rows_of,
 )
 from apps.checkpoints.services import Freed
+from apps.checkpoints.signatures import SignatureChecks
 from trainops.errors import DomainError
 from trainops.http.asking import body_of, person, query_of
 from trainops.http.pagination import NewestFirstCounted
@@ -43,7 +44,8 @@ class CheckpointsView(APIView):
         rows = rows_of(Checkpoint.objects.filter(wanted(query)))
         paginator = NewestFirstCounted()
         page = paginator.paginate_queryset(rows, request, self)
-        return paginator.get_paginated_response([described(row) for row in page])
+        checks = SignatureChecks()
+        return paginator.get_paginated_response([described(row, checks) for row in page])
 
 
 class CleanUpView(APIView):

@@ -1,6 +1,7 @@
 """Delete old checkpoints and files without a database row, in this installation's storage."""
 
 import math
+import shutil
 import time
 from collections.abc import Container, Iterable
 from datetime import timedelta
@@ -108,6 +109,28 @@ def sweep_here(*, dry_run: bool = False) -> Freed:
             if not dry_run:
                 storage.remove(each.artifacts_path)
     return freed
+
+
+def remove_all_of(operation_id: str) -> None:
+    """Remove every file below a deleted operation's directory, whatever it is, without a delay.
+
+    In the bucket and on this disk. Raises OSError where the storage is away.
+    """
+    place.require()
+    if Checkpoint.objects.filter(operation_id=operation_id).exists():
+        raise ValueError(f"{operation_id} has checkpoints")
+    if (bucket := remote.bucket()) is not None:
+        bucket.remove(bucket.names_of(operation_id))
+    shutil.rmtree(storage.operation_directory(operation_id), ignore_errors=True)
+    UnownedCheckpoint.objects.filter(pk__startswith=f"{operation_id}/").delete()
+
+
+def has_files(operation_id: str) -> bool:
+    """Whether anything is left of an operation. Raises OSError where the storage is away."""
+    place.require()
+    bucket = remote.bucket()
+    is_here = storage.operation_directory(operation_id).exists()
+    return is_here or (bucket is not None and bool(bucket.names_of(operation_id)))
 
 
 def _sweep(

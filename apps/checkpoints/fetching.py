@@ -8,7 +8,7 @@ from pathlib import Path
 from secrets import token_hex
 
 from apps.checkpoints import storage
-from apps.checkpoints.objects import Objects
+from apps.checkpoints.encrypted_objects import EncryptedObjects
 from apps.checkpoints.trying import Missing, RetryPolicy, retried
 from trainops.runtime.checkpoint.durable import require_space
 from trainops.runtime.checkpoint.manifest import (
@@ -26,7 +26,7 @@ class Fetch:
 
     def __init__(
         self,
-        store: Objects,
+        store: EncryptedObjects,
         artifacts_path: str,
         draft: Path,
         policy: RetryPolicy,

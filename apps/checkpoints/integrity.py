@@ -6,24 +6,28 @@ from pathlib import Path
 
 from blake3 import blake3
 
-from apps.checkpoints import place, remote, sharing, storage
+from apps.checkpoints import place, remote, sharing, signatures, storage
 from apps.checkpoints.models import Checkpoint
 from apps.checkpoints.owners import owners
 from apps.checkpoints.services import elect_best
+from apps.checkpoints.signatures import SignatureRefused
 from trainops.runtime.checkpoint.manifest import MANIFEST, verify
 from trainops.runtime.errors import CheckpointCorrupted
 
 
-def check(checkpoint: Checkpoint) -> CheckpointCorrupted | None:
+def check(checkpoint: Checkpoint, *, accepts_unsigned: bool = False) -> CheckpointCorrupted | None:
     """Compare the bytes with the manifest, and write down what is found; return what is wrong.
 
-    In a bucket, it is the bucket's bytes that are read, whatever copies there are. Raises OSError
-    where the storage is away or does not answer: that says nothing about the bytes.
+    Its signature is checked first. In a bucket, it is the bucket's bytes that are read, whatever
+    copies there are. Raises OSError where the storage is away or does not answer: that says nothing
+    about the bytes.
     """
     path, digest = checkpoint.artifacts_path, checkpoint.manifest_digest
     if (bucket := remote.bucket()) is not None:
-        return _judged(checkpoint, partial(bucket.verify, path, digest))
-    return _judged(checkpoint, partial(verify, storage.directory(path), digest))
+        look: Callable[[], object] = partial(bucket.verify, path, digest)
+    else:
+        look = partial(verify, storage.directory(path), digest)
+    return _judged(checkpoint, look, accepts_unsigned=accepts_unsigned)
 
 
 def glance(checkpoint: Checkpoint) -> CheckpointCorrupted | None:
@@ -34,9 +38,12 @@ def glance(checkpoint: Checkpoint) -> CheckpointCorrupted | None:
     return _judged(checkpoint, partial(bucket.look, checkpoint.artifacts_path, files))
 
 
-def _judged(checkpoint: Checkpoint, look: Callable[[], object]) -> CheckpointCorrupted | None:
+def _judged(
+    checkpoint: Checkpoint, look: Callable[[], object], *, accepts_unsigned: bool = False
+) -> CheckpointCorrupted | None:
     place.require()
     try:
+        signatures.require(checkpoint, accepts_unsigned=accepts_unsigned)
         look()
     except CheckpointCorrupted as problem:
         mark(checkpoint.artifacts_path, problem)
@@ -48,9 +55,13 @@ def _judged(checkpoint: Checkpoint, look: Callable[[], object]) -> CheckpointCor
 def mark(artifacts_path: str, problem: CheckpointCorrupted) -> None:
     """Write down that bytes are altered or missing: corrupted, or unavailable for now.
 
-    Raises OSError, and marks nothing, where the storage itself is away.
+    A signature that is not accepted says nothing about them, and is judged anew whenever they are
+    used: it may be accepted by then. Raises OSError, and marks nothing, where the storage itself is
+    away.
     """
     place.require()
+    if isinstance(problem, SignatureRefused):
+        return
     _complete(problem, artifacts_path)
     health = Checkpoint.Health
     Checkpoint.objects.filter(artifacts_path=artifacts_path).update(

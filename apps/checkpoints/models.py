@@ -103,6 +103,14 @@ class Checkpoint(models.Model):
     missing_artifacts = models.JSONField(default=list, blank=True)
     altered_artifacts = models.JSONField(default=list, blank=True)
     format_version = models.PositiveIntegerField(default=1)
+    signature = models.CharField(
+        max_length=200,
+        blank=True,
+        default="",
+        db_default="",
+        editable=False,
+        help_text="Public key and signature of its manifest and place; empty: not signed.",
+    )
 
     objects = CheckpointQuerySet.as_manager()
 
@@ -142,3 +150,25 @@ class UnownedCheckpoint(models.Model):
 
     def __str__(self) -> str:
         return self.artifacts_path
+
+
+class SigningKey(models.Model):
+    """A key whose signatures of checkpoints are accepted; see `apps.checkpoints.signing_keys`."""
+
+    MAX_NAME = 100
+
+    public_key = models.CharField(
+        primary_key=True, max_length=64, help_text="Ed25519, in hexadecimal."
+    )
+    name = models.CharField(max_length=MAX_NAME)
+    endorsement = models.CharField(
+        max_length=200,
+        blank=True,
+        default="",
+        editable=False,
+        help_text="Signature of this row by the key of this installation.",
+    )
+    added_at = models.DateTimeField(db_default=DatabaseNow())
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.public_key})"

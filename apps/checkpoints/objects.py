@@ -4,19 +4,21 @@ A name is `OPERATION/DIRECTORY/FILE`; the bucket's prefix comes before it. Nothi
 again (apps.checkpoints.trying does that), and nothing is held in memory whole.
 """
 
+import logging
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, BinaryIO, Protocol
 
 from django.core.files import File
 from django.core.files.storage import storages
 from django.utils.module_loading import import_string
 
-from apps.checkpoints.trying import Missing, NobodyWaits, status_of
+from apps.checkpoints.trying import Missing, NobodyWaits, explained, status_of
 from trainops.checkpoint_storage import Bucket
 
+logger = logging.getLogger(__name__)
 CHUNK_BYTES = 2**20
 NOT_FOUND = 404
 
@@ -37,14 +39,36 @@ class Unfinished:
     began_at: float
 
 
+class Content(Protocol):
+    """What an object is to have."""
+
+    @property
+    def size_bytes(self) -> int: ...
+
+    def open(self) -> BinaryIO:
+        """Return it, to be read from any position."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileContent:
+    path: Path
+
+    @property
+    def size_bytes(self) -> int:
+        return self.path.stat().st_size
+
+    def open(self) -> BinaryIO:
+        return self.path.open("rb")
+
+
 class Objects(Protocol):
     """What an object store must be able to do. Errors are those of its library, and these two:
 
     Missing where it does not have the object, NobodyWaits where `stop` was set meanwhile.
     """
 
-    def put(self, path: Path, name: str, stop: threading.Event) -> None:
-        """Upload a file: whole or not at all."""
+    def put(self, content: Content, name: str, stop: threading.Event) -> None:
+        """Upload it: whole or not at all."""
 
     def get(self, name: str, path: Path, stop: threading.Event) -> None:
         """Download into a new file."""
@@ -58,8 +82,11 @@ class Objects(Protocol):
     def all(self, prefix: str = "") -> Iterator[Object]:
         """Return everything whose name begins so."""
 
-    def link(self, name: str, file_name: str) -> str:
-        """Return a URL that serves it for an hour without any other credential."""
+    def link(self, name: str, file_name: str) -> str | None:
+        """Return a URL that serves it for an hour without any other credential.
+
+        None where the credentials of this process cannot sign one.
+        """
 
     def unfinished(self) -> Iterator[Unfinished]:
         """Return uploads that were never completed."""
@@ -86,8 +113,8 @@ class StorageObjects:
     def __init__(self, storage: Any) -> None:
         self._storage = storage
 
-    def put(self, path: Path, name: str, stop: threading.Event) -> None:
-        with path.open("rb") as file:
+    def put(self, content: Content, name: str, stop: threading.Event) -> None:
+        with content.open() as file:
             saved = self._storage.save(name, File(file))
         if saved != name:  # never: both overwrite
             raise RuntimeError(f"{name} was stored as {saved}")
@@ -115,11 +142,21 @@ class StorageObjects:
 
     def all(self, prefix: str = "") -> Iterator[Object]:
         for name in self._names(prefix.rstrip("/")):
-            changed_at = self._storage.get_modified_time(name).timestamp()
-            yield Object(name, int(self._storage.size(name)), changed_at)
+            try:
+                changed_at = self._storage.get_modified_time(name).timestamp()
+                size_bytes = int(self._storage.size(name))
+            except Exception as error:
+                if not _is_absent(error):
+                    raise
+                continue  # removed since it was listed
+            yield Object(name, size_bytes, changed_at)
 
-    def link(self, name: str, file_name: str) -> str:
-        return str(self._storage.url(name))
+    def link(self, name: str, file_name: str) -> str | None:
+        try:
+            return str(self._storage.url(name))
+        except Exception as error:  # noqa: BLE001 - a machine's own account has no key to sign with
+            logger.info("no link to %s can be signed, so web sends it: %s", name, explained(error))
+            return None
 
     def unfinished(self) -> Iterator[Unfinished]:
         return iter(())  # both stores drop parts by themselves after a week
@@ -143,7 +180,10 @@ class StorageObjects:
 
     def _missing_or(self, error: Exception, name: str) -> Exception:
         """A bucket that is gone must not look like a file that is gone: it cannot be listed."""
-        is_absent = isinstance(error, FileNotFoundError) or status_of(error) == NOT_FOUND
-        if is_absent and name not in self._names(name.rpartition("/")[0]):
+        if _is_absent(error) and name not in self._names(name.rpartition("/")[0]):
             return Missing(name)
         return error
+
+
+def _is_absent(error: Exception) -> bool:
+    return isinstance(error, FileNotFoundError) or status_of(error) == NOT_FOUND

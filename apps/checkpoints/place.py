@@ -10,8 +10,8 @@ from typing import TypeVar
 from django.conf import settings
 
 from apps.checkpoints import remote, storage
+from apps.checkpoints.encrypted_objects import EncryptedObjects
 from apps.checkpoints.models import Checkpoint
-from apps.checkpoints.objects import Objects
 from apps.checkpoints.trying import Missing, RetryPolicy, retried
 from apps.installation import storages
 from trainops.runtime.checkpoint import storage_identity
@@ -35,9 +35,9 @@ def problem() -> str:
 
 def here() -> storages.StorageLocation:
     if settings.CHECKPOINT_BUCKET is not None:
-        return BucketPlace(
-            remote.quick(settings.CHECKPOINT_BUCKET), str(settings.CHECKPOINT_BUCKET)
-        )
+        chosen = settings.CHECKPOINT_BUCKET
+        objects = remote.quick(chosen, settings.CHECKPOINT_SECRET_KEYS)
+        return BucketPlace(objects, str(chosen))
     return DirectoryPlace(settings.CHECKPOINT_ROOT)
 
 
@@ -71,7 +71,7 @@ class DirectoryPlace:
 class BucketPlace:
     name = NAME
 
-    def __init__(self, objects: Objects, location: str) -> None:
+    def __init__(self, objects: EncryptedObjects, location: str) -> None:
         self.objects = objects
         self._location = location
 
@@ -86,7 +86,10 @@ class BucketPlace:
                 _once(partial(self.objects.get, OBJECT, path, threading.Event()))
             except Missing:
                 return None
-            return storage_identity.parse(path.read_bytes(), self.location)
+            storage_id = storage_identity.parse(path.read_bytes(), self.location)
+        if _once(partial(self.objects.is_exposed, OBJECT)):
+            self.write_id(storage_id)  # processes without the key then refuse the storage
+        return storage_id
 
     def write_id(self, storage_id: str) -> None:
         with TemporaryDirectory() as directory:

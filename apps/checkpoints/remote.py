@@ -10,21 +10,29 @@ import logging
 import threading
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import lru_cache, partial
 from pathlib import Path
 from secrets import token_hex
 from tempfile import TemporaryDirectory
+from typing import BinaryIO
 
 from django.conf import settings
 
 from apps.checkpoints import objects, storage
+from apps.checkpoints.encrypted_objects import EncryptedObjects
 from apps.checkpoints.fetching import Fetch, new_draft
-from apps.checkpoints.objects import Object, Objects
 from apps.checkpoints.removals import REMOVALS
 from apps.checkpoints.storage import Stored
 from apps.checkpoints.trying import Missing, RetryPolicy, StorageFailed, retried
 from trainops.checkpoint_storage import Bucket
-from trainops.runtime.checkpoint.manifest import MANIFEST, Artifact, read_manifest
+from trainops.runtime.checkpoint.durable import require_space
+from trainops.runtime.checkpoint.manifest import (
+    MANIFEST,
+    Artifact,
+    open_verified,
+    read_manifest,
+)
 from trainops.runtime.errors import CheckpointCorrupted
 
 logger = logging.getLogger(__name__)
@@ -36,18 +44,18 @@ PROBE = ".ready"
 def bucket() -> "Remote | None":
     """Return where checkpoints are kept, or None where that is a directory."""
     chosen: Bucket | None = settings.CHECKPOINT_BUCKET
-    return None if chosen is None else _connected(chosen)
+    return None if chosen is None else _connected(chosen, settings.CHECKPOINT_SECRET_KEYS)
 
 
 @lru_cache(maxsize=8)
-def _connected(chosen: Bucket) -> "Remote":
-    return Remote(objects.connected(chosen))
+def _connected(chosen: Bucket, secret_keys: tuple[bytes, ...]) -> "Remote":
+    return Remote(EncryptedObjects(objects.connected(chosen), secret_keys))
 
 
 class Remote:
     """Calls that take a `stop` raise NobodyWaits soon after it is set."""
 
-    def __init__(self, store: Objects) -> None:
+    def __init__(self, store: EncryptedObjects) -> None:
         self.objects = store
 
     def upload(self, artifacts_path: str, stop: threading.Event) -> None:
@@ -62,6 +70,8 @@ class Remote:
             for artifact in read_manifest(directory).artifacts
             if not self._is_there(artifacts_path, artifact, stop)
         }
+        if (directory / storage.SIGNATURE).exists():
+            names[storage.SIGNATURE] = storage.signature_location(artifacts_path)
         manifest = (MANIFEST, storage.manifest_location(artifacts_path))
         for file, name in [*names.items(), manifest]:
             retried(partial(self.objects.put, directory / file, name, stop), BACKGROUND, stop)
@@ -130,6 +140,14 @@ class Remote:
                 return None
             return path.read_bytes()
 
+    def write(self, name: str, content: bytes) -> None:
+        """Write a small object. Raises StorageFailed."""
+        with TemporaryDirectory() as room:
+            path = Path(room) / "object"
+            path.write_bytes(content)
+            stop = threading.Event()
+            retried(partial(self.objects.put, path, name, stop), ASKED, stop)
+
     def verify(self, artifacts_path: str, digest: str) -> None:
         """Read every byte in the bucket, with one file at a time on this disk.
 
@@ -169,8 +187,25 @@ class Remote:
             directory = storage.directory(artifacts_path)
             raise CheckpointCorrupted(directory, missing=missing, altered=altered)
 
-    def link(self, artifacts_path: str, artifact: Artifact, file_name: str) -> str:
-        """Return a URL that serves one file for an hour.
+    @contextmanager
+    def opened(self, artifacts_path: str, artifact: Artifact) -> Iterator[BinaryIO]:
+        """Yield one verified file: the copy on this disk, else a download that is there meanwhile.
+
+        Raises CheckpointCorrupted where the bucket's is missing or altered, StorageFailed.
+        """
+        directory, stop = storage.directory(artifacts_path), threading.Event()
+        with ExitStack() as stack:
+            try:
+                file = stack.enter_context(open_verified(directory, artifact))
+            except CheckpointCorrupted:
+                draft = stack.enter_context(new_draft(directory))
+                require_space(draft, artifact.size_bytes)
+                Fetch(self.objects, artifacts_path, draft, ASKED, stop).file(artifact)
+                file = stack.enter_context((draft / artifact.name).open("rb"))
+            yield file
+
+    def link(self, artifacts_path: str, artifact: Artifact, file_name: str) -> str | None:
+        """Return a URL that serves one file for an hour; None where it has to be read from here.
 
         Raises CheckpointCorrupted where the file is missing or has another size, StorageFailed.
         """
@@ -199,6 +234,13 @@ class Remote:
         for name in sorted(names, key=lambda name: not name.endswith(MANIFEST)):
             retried(partial(self.objects.remove, name), ASKED, threading.Event())
 
+    def names_of(self, operation_id: str) -> list[str]:
+        """Return the names of all objects of an operation. Raises StorageFailed."""
+        found = retried(
+            lambda: list(self.objects.all(f"{operation_id}/")), ASKED, threading.Event()
+        )
+        return [each.name for each in found]
+
     def stored(self, besides: Collection[str] = (), operation_id: str = "") -> list[Stored]:
         """Return what there is by checkpoint, owned by a row or not, besides some objects.
 
@@ -206,7 +248,7 @@ class Remote:
         """
         prefix = f"{operation_id}/" if operation_id else ""
         everything = retried(lambda: list(self.objects.all(prefix)), ASKED, threading.Event())
-        directories: dict[str, list[Object]] = defaultdict(list)
+        directories: dict[str, list[objects.Object]] = defaultdict(list)
         for each in everything:
             if each.name not in besides:
                 directories[each.name.rpartition("/")[0]].append(each)
@@ -234,7 +276,7 @@ class Remote:
 
 def probe(chosen: Bucket) -> None:
     """Write, read and remove a small object, without retries. Raises StorageFailed."""
-    store = quick(chosen)
+    store = quick(chosen, settings.CHECKPOINT_SECRET_KEYS)
     name, once, stop = f"{PROBE}/{token_hex(4)}", RetryPolicy(tries=1), threading.Event()
     with TemporaryDirectory() as room:
         sent, received = Path(room) / "sent", Path(room) / "received"
@@ -248,6 +290,6 @@ def probe(chosen: Bucket) -> None:
 
 
 @lru_cache(maxsize=8)
-def quick(chosen: Bucket) -> Objects:
+def quick(chosen: Bucket, secret_keys: tuple[bytes, ...]) -> EncryptedObjects:
     """Return the objects of a bucket for who would rather have no answer than wait."""
-    return objects.connected(chosen, is_quick=True)
+    return EncryptedObjects(objects.connected(chosen, is_quick=True), secret_keys)

@@ -1,7 +1,7 @@
 """S3 and compatible stores, through boto3: in parts, from file to file, in several threads."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any, TypedDict
@@ -10,18 +10,19 @@ from boto3.s3.transfer import TransferConfig, create_transfer_manager
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from apps.checkpoints.objects import NOT_FOUND, Object, Unfinished
+from apps.checkpoints import s3_uploads
+from apps.checkpoints.objects import NOT_FOUND, Content, Object, Unfinished
+from apps.checkpoints.s3_uploads import NUM_THREADS, PART_BYTES
 from apps.checkpoints.trying import Missing, NobodyWaits, status_of
 from trainops.checkpoint_storage import LINK_SECONDS
 
 LOOK_SECONDS = 0.02
-PART_BYTES = 8 * 2**20  # boto3 makes them larger where a file would have more than 10,000
-TRANSFER = TransferConfig(
-    multipart_threshold=PART_BYTES, multipart_chunksize=PART_BYTES, max_concurrency=4
+DOWNLOAD = TransferConfig(
+    multipart_threshold=PART_BYTES, multipart_chunksize=PART_BYTES, max_concurrency=NUM_THREADS
 )
 # A request is tried three times by botocore, so that a cut costs one part and not the file; the
-# whole call again by us. Checksums beyond the signed ones are unknown to many servers; ours are
-# in the manifest.
+# whole call again by us. Newer checksums than MD5 are unknown to many servers; ours are in the
+# manifest.
 PATIENT = Config(
     connect_timeout=5,
     read_timeout=30,
@@ -64,14 +65,13 @@ class S3Objects:
         # The resource is one thread's own; its client is for all of them.
         self._client: Any = storage.bucket.meta.client
 
-    def put(self, path: Path, name: str, stop: threading.Event) -> None:
-        key = self._prefix + name
-        self._transfer(lambda manager: manager.upload(str(path), self._bucket, key), stop)
+    def put(self, content: Content, name: str, stop: threading.Event) -> None:
+        s3_uploads.put(self._client, self._bucket, self._prefix + name, content, stop)
 
     def get(self, name: str, path: Path, stop: threading.Event) -> None:
         key = self._prefix + name
         try:
-            self._transfer(lambda manager: manager.download(self._bucket, key, str(path)), stop)
+            self._download(key, path, stop)
         except ClientError as error:
             raise self._missing_or(error, name) from error
 
@@ -113,10 +113,10 @@ class S3Objects:
             Bucket=self._bucket, Key=self._prefix + upload.name, UploadId=upload.upload_id
         )
 
-    def _transfer(self, begin: Callable[[Any], Any], stop: threading.Event) -> None:
-        """Upload as boto3's upload_file does, but end when the upload is no longer wanted."""
-        with create_transfer_manager(self._client, TRANSFER) as manager:
-            transfer = begin(manager)
+    def _download(self, key: str, path: Path, stop: threading.Event) -> None:
+        """Download as boto3's download_file does, but end when `stop` is set."""
+        with create_transfer_manager(self._client, DOWNLOAD) as manager:
+            transfer = manager.download(self._bucket, key, str(path))
             while not transfer.done():
                 if stop.wait(LOOK_SECONDS):
                     raise NobodyWaits  # which the manager takes for a cancel, of its parts, too

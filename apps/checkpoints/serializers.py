@@ -9,6 +9,7 @@ from django.utils import timezone
 from rest_framework import serializers
 
 from apps.checkpoints.models import Checkpoint
+from apps.checkpoints.signatures import SignatureChecks, Standing
 from trainops import progress
 from trainops.http.serializers import StrictSerializer
 from trainops.kind import KINDS
@@ -22,6 +23,7 @@ FIELDS = (
     "artifacts_size_bytes", "counted_size_bytes", "metric", "is_best", "best_of", "pinned",
     "health", "problem", "missing_artifacts", "altered_artifacts", "format_version",
 )  # fmt: skip
+SIGNED = ("artifacts_path", "manifest_digest", "signature")
 SECONDS_PER_DAY = 86_400
 
 
@@ -31,18 +33,21 @@ def rows_of(checkpoints: QuerySet[Checkpoint], *more: str) -> QuerySet[Any]:
     `more`: names of further columns.
     """
     read = {f"state_{name}": KeyTransform(name, "state") for name in READ}
-    rows: QuerySet[Any] = checkpoints.values(*FIELDS, *OF_OPERATION, *more, **read)
+    rows: QuerySet[Any] = checkpoints.values(*FIELDS, *SIGNED, *OF_OPERATION, *more, **read)
     return rows
 
 
-def described(row: Mapping[str, Any]) -> dict[str, object]:
-    """Return a row of `rows_of` as the API shows it."""
+def described(row: Mapping[str, Any], checks: SignatureChecks | None = None) -> dict[str, object]:
+    """Return a row of `rows_of` as the API shows it; rows of one list share the `checks`."""
     shown = {name: row[name] for name in FIELDS if name not in ("id", "type")}
     engine, total = KINDS[row["operation__kind"]], row["operation__total_steps"]
     read = {name: lossless.decode(row[f"state_{name}"]) for name in READ}
     known = {name: value for name, value in read.items() if value is not None}
     percent = progress.percent(row["step"], total)
+    signature = (checks or SignatureChecks()).check(*(row[name] for name in SIGNED))
     return shown | {
+        "signature": signature.standing,
+        "signed_by": signature.name or signature.key,
         "checkpoint_id": row["id"],
         "checkpoint_type": row["type"],
         "unit": row["operation__unit"],
@@ -138,6 +143,14 @@ class CheckpointSerializer(serializers.Serializer[Any]):
     missing_artifacts = serializers.ListField(child=serializers.CharField())
     altered_artifacts = serializers.ListField(child=serializers.CharField())
     format_version = serializers.IntegerField()
+    signature = serializers.ChoiceField(
+        choices=[(each.value, each.value) for each in Standing],
+        help_text="own: of this installation; trusted: of an accepted key; unknown: of another "
+        "key; unsigned; invalid: it does not match.",
+    )
+    signed_by = serializers.CharField(
+        allow_blank=True, help_text="Name of the key that signed it, or an unknown key."
+    )
 
 
 class FileSerializer(serializers.Serializer[Any]):

@@ -5,11 +5,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from django.conf import settings
 from django.db import transaction
 from django.db.models import QuerySet, Sum
 from django.db.models.fields.json import KeyTransform
 
-from apps.checkpoints import remote, sharing, storage
+from apps.checkpoints import remote, sharing, signatures, signing_keys, storage
 from apps.checkpoints.models import Checkpoint, UnownedCheckpoint
 from apps.checkpoints.owners import owners
 from trainops.kind import KINDS
@@ -42,15 +43,21 @@ class Freed:
         )
 
 
-def commit(*, operation_id: str, attempt: int, staged: StagedCheckpoint) -> Checkpoint:
+def commit(
+    *, operation_id: str, attempt: int, staged: StagedCheckpoint, signature: str | None = None
+) -> Checkpoint:
     """Insert the row of a staged checkpoint. Call inside the transaction that checks the fence.
+
+    `signature`: of one that is recovered, as it was found; None: it is signed now.
 
     A checkpoint that is committed already stays as it is: the answer to a COMMIT can be lost.
 
     Raises:
         CheckpointCorrupted: what it refers to in the bucket was deleted meanwhile.
+        KeyNotEnrolled: signatures are required, and this process cannot sign.
     """
     artifacts = staged.artifacts
+    artifacts_path = f"{operation_id}/{staged.directory}"
     checkpoint = Checkpoint(
         id=f"{operation_id.removeprefix('op_')}-{staged.directory}",
         operation_id=operation_id,
@@ -58,7 +65,10 @@ def commit(*, operation_id: str, attempt: int, staged: StagedCheckpoint) -> Chec
         type=staged.type,
         step=staged.step,
         state=staged.state,
-        artifacts_path=f"{operation_id}/{staged.directory}",
+        artifacts_path=artifacts_path,
+        signature=signatures.sign(artifacts_path, staged.digest)
+        if signature is None
+        else signature,
         format_version=VERSION,
         manifest=[asdict(each) for each in artifacts],
         manifest_digest=staged.digest,
@@ -69,6 +79,8 @@ def commit(*, operation_id: str, attempt: int, staged: StagedCheckpoint) -> Chec
     known = Checkpoint.objects.filter(pk=checkpoint.pk, manifest_digest=staged.digest).first()
     if known is not None:
         return known
+    if settings.REQUIRE_SIGNATURES and not checkpoint.signature:
+        raise signing_keys.KeyNotEnrolled
     if remote.bucket() is not None:
         sharing.require_homes(operation_id, staged.directory, artifacts)
     checkpoint.save(force_insert=True)
@@ -276,7 +288,8 @@ def remove_files(artifacts_paths: Iterable[str], names: Iterable[str]) -> None:
     for path in paths:
         storage.remove(path)
     if (bucket := remote.bucket()) is not None:
-        bucket.remove_later([*names, *map(storage.manifest_location, paths)])
+        signed = map(storage.signature_location, paths)
+        bucket.remove_later([*names, *map(storage.manifest_location, paths), *signed])
 
 
 def to_resume_from(operation_id: str, checkpoint_id: str = "") -> list[Checkpoint]:

@@ -16,6 +16,8 @@ from django.conf import settings
 from trainops.runtime.checkpoint.manifest import DIRECTORY_NAME, MANIFEST, Artifact
 
 RECOVERY_RECORD = "unsettled.json"  # beside staged files that an absent database could not commit
+SIGNATURE = "signature.json"  # beside the manifest: see apps.checkpoints.signatures
+MAX_SIGNATURE_BYTES = 4096
 DRAFT = ".draft"  # ends the names of directories that are being downloaded
 _OPERATION_ID = re.compile(r"op_[a-z]+_\d{8}_\d{6}_[a-z0-9]+")
 
@@ -45,13 +47,18 @@ class Stored:
         return step_of(self.artifacts_path.partition("/")[2])
 
 
+def is_operation_id(text: str) -> bool:
+    """Whether a text has the form of the ids that apps.operations.ids makes."""
+    return bool(_OPERATION_ID.fullmatch(text))
+
+
 def operation_directory(operation_id: str) -> Path:
     """Return the directory that holds all checkpoints of one operation.
 
     Raises:
         ValueError: the id is not one that we made; it never becomes a path.
     """
-    if not _OPERATION_ID.fullmatch(operation_id):
+    if not is_operation_id(operation_id):
         raise ValueError(f"not an operation id: {operation_id!r}")
     return settings.CHECKPOINT_ROOT / operation_id
 
@@ -80,9 +87,13 @@ def manifest_location(artifacts_path: str) -> str:
     return f"{artifacts_path}/{MANIFEST}"
 
 
+def signature_location(artifacts_path: str) -> str:
+    return f"{artifacts_path}/{SIGNATURE}"
+
+
 def is_artifacts_path(text: str) -> bool:
     operation_id, _, name = text.partition("/")
-    return bool(_OPERATION_ID.fullmatch(operation_id) and DIRECTORY_NAME.fullmatch(name))
+    return is_operation_id(operation_id) and bool(DIRECTORY_NAME.fullmatch(name))
 
 
 def attempt_of(name: str) -> int:

@@ -29,6 +29,10 @@ class StorageFailed(OSError):
         return str(self.strerror)
 
 
+class OtherKey(StorageFailed):
+    """The storage has the object, encrypted with a key that this process does not have."""
+
+
 class Missing(Exception):
     """The storage answers, and does not have the object."""
 

@@ -1,15 +1,17 @@
 """A new operation from a checkpoint of another, as the form for it shows it."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 from django.http import QueryDict
 
 from apps.checkpoints import services as checkpoints
+from apps.checkpoints.models import Checkpoint
 from apps.dashboard.form import Form
 from apps.operations.models import Operation
-from apps.operations.requests import forking, previews, services
+from apps.operations.requests import changed_code, forking, previews, services
 from apps.operations.requests.previews import Preview
 from apps.operations.requests.warm_starting import warm_start
 from trainops.errors import DomainError
@@ -30,10 +32,15 @@ def source_of(operation_id: str) -> Operation | None:
 
 @dataclass(frozen=True)
 class Branch:
-    """`verb` says what is to be done with the checkpoint of `source`."""
+    """`verb` says what is to be done with the checkpoint of `source`.
+
+    refused_files: changed files that a submission was refused for; its checkpoint may be older than
+    the newest, whose files may be missing.
+    """
 
     verb: str
     source: Operation
+    refused_files: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, query: QueryDict) -> "Branch | None":
@@ -47,20 +54,39 @@ class Branch:
     def title(self) -> str:
         return TITLES[self.verb]
 
+    def refused(self, refusal: DomainError) -> "Branch":
+        """Return the branch whose form asks about what the refusal of a submission names."""
+        if refusal.code != "CODE_CHANGED":
+            return self
+        return replace(self, refused_files=tuple(refusal.details["changed_files"]))
+
     @property
     def is_fork(self) -> bool:
         """Whether it continues the training, rather than only take its weights."""
         return self.verb != "warm_start"
 
-    @property
-    def submit(self) -> Callable[..., Operation]:
-        return forking.fork if self.is_fork else warm_start
+    def submit(self, *, accept_inexact: bool, **given: Any) -> Operation:
+        """Submit it; see `forking.fork` and `warm_start`."""
+        if not self.is_fork:
+            return warm_start(operation_id=self.source.pk, **given)
+        return forking.fork(operation_id=self.source.pk, accept_inexact=accept_inexact, **given)
 
     @cached_property
+    def _newest(self) -> Checkpoint | None:
+        return next(iter(checkpoints.to_resume_from(self.source.pk)[:1]), None)
+
+    @property
     def place(self) -> str:
         """Where the newest checkpoint stands; empty if there is none."""
-        newest = checkpoints.to_resume_from(self.source.pk)[:1]
-        return services.position(newest[0], self.source) if newest else ""
+        return services.position(self._newest, self.source) if self._newest else ""
+
+    @cached_property
+    def inexact(self) -> str:
+        """Why a person must accept that a fork is not exact; empty where it may be."""
+        if not self.is_fork or self._newest is None:
+            return ""
+        changed = self.refused_files or changed_code.of(self.source, self._newest)
+        return changed_code.differing(changed) if changed else ""
 
     @property
     def may_differ(self) -> list[str] | None:
@@ -91,11 +117,16 @@ class Branch:
 
 def posted_form(recipe: Recipe, posted: QueryDict, branch: Branch | None) -> Form:
     """Return the form that was posted, with the fields that its page showed."""
-    again = source_of(posted.get("from", ""))
     return Form(
         recipe,
         recipe.example,
         posted=posted,
         may_differ=branch.may_differ if branch else None,
-        given=again.config_given if again else None,
+        again=again_of(recipe, posted),
     )
+
+
+def again_of(recipe: Recipe, posted: QueryDict) -> Operation | None:
+    """Return what runs again; None where another recipe was chosen meanwhile."""
+    source = source_of(posted.get("from", ""))
+    return source if source and source.recipe == recipe.name else None

@@ -6,12 +6,18 @@ from dataclasses import dataclass
 from typing import Final
 
 from apps.dashboard import formatting
+from apps.dashboard.compared_curves import LegendEntry
 from apps.operations.comparisons.differences import Difference
 from apps.operations.comparisons.records import Part
-from apps.operations.comparisons.services import ComparedOperation, Comparison
+from apps.operations.comparisons.services import (
+    ComparedOperation,
+    ComparedOperations,
+    Comparison,
+)
 from apps.operations.comparisons.values import ValueRow
 from apps.operations.lifecycle import ACTIVE
 from apps.operations.studies.dimensions import StudyDimensions
+from apps.operations.studies.rows import Trial
 from trainops.runtime.receipt import MATTERS
 
 TITLES: Final[dict[Part, str]] = {
@@ -21,6 +27,7 @@ TITLES: Final[dict[Part, str]] = {
     "environment": "Environment",
 }
 MAX_CHARS = 200  # of a value in a cell
+MAX_VALUES_OF_NAME = 3  # that a trial is called by
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +35,7 @@ class ComparedColumn:
     """An operation, and the addresses of the same page with another baseline or without it."""
 
     operation: ComparedOperation
+    tint: int  # its colour
     is_baseline: bool
     as_baseline: str
     without: str  # empty: there must be at least two
@@ -63,13 +71,14 @@ class PartTable:
     rows: list[tuple[str, list[DifferenceCell]]]
 
 
-def columns(comparison: Comparison) -> list[ComparedColumn]:
-    """Return a column for each operation."""
+def columns(comparison: ComparedOperations, chosen: Sequence[str]) -> list[ComparedColumn]:
+    """Return a column for each operation; their colours are those of all that were `chosen`."""
     ids = [each["operation_id"] for each in comparison["operations"]]
     baseline = comparison["baseline"]
     return [
         ComparedColumn(
             operation=each,
+            tint=chosen.index(each["operation_id"]),
             is_baseline=each["operation_id"] == baseline,
             as_baseline=address(ids, each["operation_id"]),
             without=_without(ids, each["operation_id"], baseline),
@@ -87,6 +96,45 @@ def address(ids: Sequence[str], baseline: str = "") -> str:
 def _without(ids: Sequence[str], left_out: str, baseline: str) -> str:
     rest = [each for each in ids if each != left_out]
     return address(rest, baseline if baseline in rest else "") if len(rest) > 1 else ""
+
+
+def legend(comparison: ComparedOperations, chosen: Sequence[str]) -> list[LegendEntry]:
+    """Return the operations as the legend of the curves shows them, in the colours of `columns`."""
+    return [
+        {
+            "operation_id": each["operation_id"],
+            "name": each["name"],
+            "note": each["operation_id"][-6:],
+            "unit": each["unit"],
+            "tint": chosen.index(each["operation_id"]),
+        }
+        for each in comparison["operations"]
+    ]
+
+
+def legend_of_trials(lines: Sequence[Trial], paths: Sequence[str], unit: str) -> list[LegendEntry]:
+    """Return the operations of a study as the legend shows them: by the values that differ."""
+    return [
+        {
+            "operation_id": line["id"],
+            "name": _trial_name(line, paths) or line["name"],
+            "note": line["id"][-6:],
+            "unit": unit,
+        }
+        for line in lines
+    ]
+
+
+def _trial_name(line: Trial, paths: Sequence[str]) -> str:
+    named = [each for each in paths if each in line["study_values"]]
+    return ", ".join(
+        f"{path.rpartition('.')[2]} {_short(line['study_values'][path])}"
+        for path in named[:MAX_VALUES_OF_NAME]
+    )
+
+
+def _short(value: object) -> str:
+    return formatting.number(value) if isinstance(value, float) else text(value)
 
 
 def part_tables(comparison: Comparison) -> list[PartTable]:
@@ -125,7 +173,7 @@ def relations(comparison: Comparison) -> StudyDimensions:
     }
 
 
-def num_active(comparison: Comparison) -> int:
+def num_active(comparison: ComparedOperations) -> int:
     """Return how many of the operations have not ended."""
     return sum(each["status"] in ACTIVE for each in comparison["operations"])
 

@@ -41,10 +41,11 @@ def carry(before: Form, recipe: Recipe) -> tuple[Form, Carried]:
 def _edited(form: Form) -> dict[str, tuple[str, object]]:
     """Return label and value of the edited fields by path."""
     shown = {field.path: _value(field) for field in Form(form.recipe, form.recipe.example).fields}
+    posted = ((field, _value(field)) for field in form.fields if _is_posted(form, field))
     return {
-        field.path: (field.label, value)
-        for field in form.fields
-        if _is_posted(form, field) and (value := _value(field)) not in (NOTHING, shown[field.path])
+        field.path: (field.full_label, value)
+        for field, value in posted
+        if value not in (NOTHING, shown.get(field.path, NOTHING))
     }
 
 

@@ -90,6 +90,12 @@ class FormField:
         return "f-" + self.path.replace(".", "-").replace("_", "-")
 
     @property
+    def full_label(self) -> str:
+        """The label where it stands apart from its group: it says whose it is."""
+        own = self.label if self.label in LABELS.values() else self.label.lower()
+        return f"{self.group}: {own}" if self.group else self.label
+
+    @property
     def default_text(self) -> str:
         return "" if self.default in (NOTHING, None) else str(text_of(self.default))
 

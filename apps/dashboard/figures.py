@@ -39,6 +39,8 @@ class Figures(TypedDict):
     newest: tuple[str, object] | None  # a loss if there is one, else another metric
     spent: float  # seconds of ended attempts
     spent_from: datetime | None  # if an attempt runs: its start, less the seconds before
+    waited: float | None  # seconds from the submission to the first start
+    steps_per_second: float | None  # now if an attempt runs, else the mean of all
     num_resumes: int
     steps_again: int
 
@@ -57,13 +59,19 @@ class AttemptLine:
 def of(operation: Operation, attempts: Sequence[Attempt], best_points: list[BestPoint]) -> Figures:
     """Return the figures of an operation; its best points are those of `bests`."""
     spent, running_since = _time_spent(attempts)
+    again = steps_again(attempts)
+    began = min((attempt.started_at for attempt in attempts), default=None)
+    done = operation.step - _first_step(attempts) + again
+    mean = done / spent if spent else None
     return {
         "bests": best_points,
         "newest": _newest(operation.metrics),
         "spent": spent,
         "spent_from": running_since - timedelta(seconds=spent) if running_since else None,
+        "waited": (began - operation.created_at).total_seconds() if began else None,
+        "steps_per_second": operation.steps_per_second if running_since else mean,
         "num_resumes": max(0, len(attempts) - 1),
-        "steps_again": steps_again(attempts),
+        "steps_again": again,
     }
 
 
@@ -150,6 +158,13 @@ def _time_spent(attempts: Sequence[Attempt]) -> tuple[float, datetime | None]:
     ended = sum((a.ended_at - a.started_at).total_seconds() for a in attempts if a.ended_at)
     running = (a.started_at for a in attempts if a.ended_at is None)
     return ended, next(running, None)
+
+
+def _first_step(attempts: Sequence[Attempt]) -> int:
+    """Return the step at which the first attempt began: that of its checkpoint, for a fork."""
+    begun = [attempt for attempt in attempts if attempt.from_step is not None]
+    first = min(begun, key=lambda attempt: attempt.number, default=None)
+    return (first.from_step or 0) if first else 0
 
 
 def steps_again(attempts: Sequence[Attempt]) -> int:

@@ -18,6 +18,7 @@ from apps.operations.lifecycle import ACTIVE, State
 from apps.operations.models import Operation, OperationQuerySet
 from apps.operations.requests import access
 from apps.operations.requests.access import Person
+from apps.operations.search import columns as list_columns
 from apps.operations.search.conditions import (
     condition,
     is_resumable,
@@ -26,7 +27,7 @@ from apps.operations.search.conditions import (
 )
 from apps.operations.search.language import MAX_LENGTH, QueryError
 from apps.operations.search.sorting import MAX_LENGTH as MAX_NAME
-from apps.operations.search.sorting import is_sort, is_value
+from apps.operations.search.sorting import is_sort
 from trainops.kind import KINDS
 
 TABS = {  # name in the URL → label
@@ -51,7 +52,6 @@ CONDITIONS: Mapping[str, Callable[[], Q]] = {  # of criteria that need more than
 }
 COUNTS_SECONDS = 2
 TIMES_AS_LONG = 20  # times as long as counting took are its numbers remembered, at least
-MAX_COLUMNS = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +64,7 @@ class Filters:
     query: str = ""
     sort: str = ""  # "" newest first
     columns: tuple[str, ...] = ()  # metrics, config fields and columns, in addition
+    removed: tuple[str, ...] = ()  # columns of the list that are not shown
     group: str = ""  # what the operations are grouped by; "" a list
     problem: str = ""  # of the query; nothing matches then
 
@@ -71,13 +72,15 @@ class Filters:
     def read(cls, query: QueryDict, user: Person) -> "Filters":
         tab, kind = query.get("tab", ""), query.get("kind", "")
         text = query.get("q", "")[: MAX_LENGTH + 1].replace("\0", "").strip()
+        columns, removed = list_columns.split(query.get("columns", "").replace(",", " ").split())
         return cls(
             tab=tab if tab in TABS else "",
             kind=kind if kind in KINDS else "",
             owner=query.get("owner", "")[:150].replace("\0", ""),
             query=text,
             sort=sort if is_sort(sort := query.get("sort", "")) else "",
-            columns=_columns(query.get("columns", "")),
+            columns=columns,
+            removed=removed,
             group=query.get("group", "")[:MAX_NAME].replace("\0", "").strip(),
             problem=_problem(text, user),
         )
@@ -85,12 +88,19 @@ class Filters:
     def url(self, **changes: str) -> str:
         """Return this view's query string, with some of it changed; defaults are left out."""
         now = {"tab": self.tab, "kind": self.kind, "owner": self.owner, "q": self.query}
-        now |= {"sort": self.sort, "columns": ",".join(self.columns), "group": self.group}
+        now |= {"sort": self.sort, "columns": ",".join(self.column_names), "group": self.group}
         return urlencode({name: value for name, value in (now | changes).items() if value})
 
     @property
+    def column_names(self) -> list[str]:
+        """The names in the field of the columns: added ones, and removed ones with a minus sign."""
+        return list_columns.joined(self.columns, self.removed)
+
+    @property
     def is_default(self) -> bool:
-        return self == Filters(sort=self.sort, columns=self.columns, group=self.group)
+        return self == Filters(
+            sort=self.sort, columns=self.columns, removed=self.removed, group=self.group
+        )
 
     @property
     def criteria(self) -> Criteria:
@@ -106,12 +116,6 @@ class Filters:
         if self.problem:
             return Operation.objects.none()
         return narrowed(Operation.objects.all(), {**self.criteria, **CRITERIA[self.tab]}, user)
-
-
-def _columns(text: str) -> tuple[str, ...]:
-    """Return the names of values in `text`, separated by commas or white space."""
-    names = (name for name in text.replace(",", " ").split() if is_value(name))
-    return tuple(dict.fromkeys(names))[:MAX_COLUMNS]
 
 
 def _problem(query: str, user: Person) -> str:

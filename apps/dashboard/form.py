@@ -11,7 +11,6 @@ from apps.dashboard import trying
 from apps.dashboard.fields import (
     COLUMN,
     COLUMNS,
-    LABELS,
     NOTHING,
     FormField,
     Text,
@@ -23,7 +22,7 @@ from apps.datasets.models import DIRECTORY, Dataset
 from apps.datasets.tables.rows import ColumnRow
 from apps.operations.lifecycle import State
 from apps.operations.models import Operation
-from trainops.kind import KINDS
+from trainops.kind import KINDS, Objective
 from trainops.recipes import Recipe, recipes
 
 PARAMETERS = "parameters."
@@ -42,9 +41,9 @@ class Form:
     config: Mapping[str, object]
     posted: QueryDict | None = None
     errors: Mapping[str, str] | None = None
-    study: QueryDict | None = None  # fields of a study that were posted without this form
+    study: trying.Typed | None = None  # fields of a study that were posted without this form
     may_differ: Collection[str] | None = None  # first names of the shown fields; None: all
-    given: Mapping[str, object] | None = None  # its fields are shown at once; None: the example's
+    again: Operation | None = None  # what runs again: only what it was given is shown at once
 
     @cached_property
     def datasets(self) -> list[Dataset]:
@@ -91,17 +90,28 @@ class Form:
 
     @property
     def basic(self) -> list[FormField]:
-        """What is shown at once: plain fields first, then those of groups."""
-        own = (f for f in self.fields if f.is_basic and not f.path.startswith(PARAMETERS))
-        return sorted(own, key=lambda field: bool(field.group))
+        """What is shown at once: plain fields first, then those of groups.
+
+        Of an operation that runs again: also its parameters, edited fields and fields with errors.
+        """
+        if self.again:
+            shown = [field for field in self.fields if self._is_changed(field)]
+        else:
+            own = (f for f in self.fields if not f.path.startswith(PARAMETERS))
+            shown = [field for field in own if field.is_basic]
+        apart = [replace(field, label=field.full_label) for field in shown]
+        return sorted(apart, key=lambda field: bool(field.group))
 
     @property
     def advanced(self) -> dict[str, list[FormField]]:
         """The folded fields by group, in the order of the schema."""
         groups: dict[str, list[FormField]] = {}
         for field in self.fields:
-            if not field.is_basic and not field.path.startswith(PARAMETERS):
-                groups.setdefault(field.group or self.engine, []).append(field)
+            is_parameter = field.path.startswith(PARAMETERS)
+            if self._is_changed(field) if self.again else field.is_basic or is_parameter:
+                continue
+            own = self.recipe.label if is_parameter else self.engine
+            groups.setdefault(field.group or own, []).append(field)
         return groups
 
     @property
@@ -127,12 +137,37 @@ class Form:
         return trying.read(self._study)
 
     @property
+    def max_tries(self) -> int:
+        return trying.MAX_ROWS
+
+    @property
     def triable(self) -> list[FormField]:
-        return trying.choices(self.fields)
+        """The fields to try; a condition may give an effect to those that have none so far."""
+        shown = [field for field in self._every if self._is_shown(field)]
+        return trying.choices(shown)
 
     @property
     def is_trying(self) -> bool:
         return self._study is not None and trying.is_wanted(self._study)
+
+    @property
+    def objectives(self) -> list[trying.TypedObjective]:
+        return trying.objectives(self._study)
+
+    @property
+    def objective(self) -> Objective:
+        """What studies of its kind compare by default."""
+        return KINDS[self.recipe.kind].objective
+
+    @property
+    def metrics(self) -> list[str]:
+        """Values of the result that are known; others may be named, too."""
+        kind = KINDS[self.recipe.kind]
+        return list(dict.fromkeys((kind.objective.metric, *kind.columns)))
+
+    @property
+    def modes(self) -> Iterable[tuple[str, str]]:
+        return trying.MODES.items()
 
     @property
     def methods(self) -> Iterable[tuple[str, str]]:
@@ -148,7 +183,7 @@ class Form:
         return trying.search(self._study)
 
     @property
-    def _study(self) -> QueryDict | None:
+    def _study(self) -> trying.Typed | None:
         return self.posted if self.study is None else self.study
 
     def to_config(self, over: Mapping[str, object] | None = None) -> dict[str, object]:
@@ -179,18 +214,38 @@ class Form:
 
     @cached_property
     def _blank(self) -> list[FormField]:
+        found = (field for field in self._every if field.has_effect or self._has(field))
+        return [self._placed(field) for field in found]
+
+    @cached_property
+    def _every(self) -> list[FormField]:
         engine = fields_of(KINDS[self.recipe.kind].json_schema(), chosen=self._chosen)
         shown = [field for field in engine if field.path not in HIDDEN]
         parameters = fields_of(self.recipe.json_schema(), PARAMETERS, chosen=self._chosen)
-        found = (field for field in (*parameters, *shown) if field.has_effect or self._has(field))
-        return [self._placed(field) for field in found]
+        return [*parameters, *shown]
 
     def _has(self, field: FormField) -> bool:
         """Whether a field without effect was given all the same: it is kept."""
         if self.posted is not None:
             return f"{PREFIX}{field.path}" in self.posted and not self._is_new(field)
-        is_given = at(self.given or {}, field.path) is not NOTHING
+        is_given = at(self._source, field.path) is not NOTHING
         return is_given or at(self.config, field.path) not in (NOTHING, field.default)
+
+    @property
+    def _source(self) -> Mapping[str, object]:
+        """The config that was given to the operation that runs again; empty without one."""
+        return self.again.config_given if self.again else {}
+
+    def _is_changed(self, field: FormField) -> bool:
+        """Whether a field of an operation that runs again was given, or differs from it now."""
+        if field.is_basic or field.error or self.again is None:
+            return field.is_basic or bool(field.error)
+        before, value = at(self.again.config, field.path), at(self.config, field.path)
+        if self.posted is not None:
+            value = field.value(self._given(field))
+        return (field.default if value is NOTHING else value) != (
+            field.default if before is NOTHING else before
+        )
 
     def _chosen(self, path: str) -> object:
         if self.posted is not None:
@@ -208,14 +263,18 @@ class Form:
         return self.may_differ is None or field.path.partition(".")[0] in self.may_differ
 
     def _placed(self, field: FormField) -> FormField:
-        """Mark what is shown at once: what the example or `given` sets, and the usual three."""
-        given = self.recipe.example if self.given is None else self.given
+        """Mark what is shown at once: what the example or the source sets, and the usual three.
+
+        Of an operation that runs again: also what differs from the default that it has now.
+        """
+        given = self._source if self.again else self.recipe.example
         is_basic = field.path in ALWAYS_BASIC or at(given, field.path) is not NOTHING
-        if is_basic and field.group:  # it stands apart from its group, so it says whose it is
-            own = field.label if field.label in LABELS.values() else field.label.lower()
-            label = f"{field.group}: {own}"
-            return replace(field, is_basic=True, label=label)
-        return replace(field, is_basic=is_basic)
+        return replace(field, is_basic=is_basic or self._is_of_earlier_default(field))
+
+    def _is_of_earlier_default(self, field: FormField) -> bool:
+        """Whether an operation that runs again has another value than the default of today."""
+        before = at(self.again.config, field.path) if self.again else NOTHING
+        return before not in (NOTHING, field.default)
 
     def _filled(self, field: FormField) -> FormField:
         error = (self.errors or {}).get(field.path) or self._inner_error(field)

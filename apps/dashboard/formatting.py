@@ -1,6 +1,7 @@
 """How the pages say numbers, moments and states. Pure."""
 
 import math
+import re
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,6 +17,7 @@ from trainops.quantities import size as size
 
 MINUTE, HOUR, DAY, MONTH = 60, 3600, 86400, 30 * 86400
 SECOND = len("2026-11-26 14:07:44")
+MOMENT = re.compile(r'(<time datetime="([^"]*)" data-clock="(\w+)"[^>]*>)[^<]*')
 
 # What keeps a waiting operation from being taken, in a few words; what passes by itself has none.
 OBSTACLES = {
@@ -31,6 +33,7 @@ OBSTACLES = {
     BlockingReason.WORKERS_DRAINING: "all matching workers are draining",
     BlockingReason.WORKERS_ENDING: "all matching workers end before its first checkpoint",
     BlockingReason.STORAGE_AWAY: "the storage is unavailable",
+    BlockingReason.DATASETS_AWAY: "the dataset storage is unavailable",
     BlockingReason.DISK_SHORT: "not enough disk space",
 }
 
@@ -102,6 +105,16 @@ def moment(at: datetime | None, mode: str = "ago") -> SafeString:
         exact(at),
         in_words(at, mode, timezone.now()),
     )
+
+
+def as_of_now(html: SafeString) -> SafeString:
+    """Return HTML that was rendered earlier, with what its moments say now."""
+    now = timezone.now()
+
+    def said(moment: re.Match[str]) -> str:
+        return moment[1] + in_words(datetime.fromisoformat(moment[2]), moment[3], now)
+
+    return SafeString(MOMENT.sub(said, html))
 
 
 def exact(at: datetime) -> str:

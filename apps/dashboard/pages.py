@@ -7,7 +7,7 @@ before it is counted, with the conditions of the query: its cost grows with that
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Generic, TypedDict, TypeVar
+from typing import Any, Generic, TypedDict, TypeVar
 
 from django.db.models import Model, OrderBy, Q, QuerySet
 from django.utils.dateparse import parse_datetime
@@ -35,13 +35,17 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class CursorPage(Generic[R]):
-    """Rows, newest first. A cursor is empty where there is nothing further on that side."""
+    """Rows of a list. A cursor is empty where there is nothing further on that side.
+
+    `newest`: of all pages, where the rows are in another order than newest first.
+    """
 
     rows: Sequence[R]
     newer: str
     older: str
     is_first: bool
     before: int = 0  # number of rows on the pages before it
+    newest: PlacedRow | None = None
 
     @property
     def last(self) -> int:
@@ -55,8 +59,8 @@ class CursorPage(Generic[R]):
 
     @property
     def top(self) -> str:
-        """The cursor of the newest row here: what came after it is new."""
-        return _cursor(self.rows[0] if self.rows else BEFORE_ALL, backwards=True)
+        """The cursor of the newest row: what came after it is new."""
+        return _cursor(self.newest or (self.rows[0] if self.rows else BEFORE_ALL), backwards=True)
 
 
 def read(cursor: str) -> PageCursor | None:
@@ -124,6 +128,12 @@ def fetch_sorted(
         is_first=not start,
         before=start,
     )
+
+
+def newest_of(rows: QuerySet[M, T]) -> PlacedRow | None:
+    found: Any = rows.order_by(*_order(False)).values("created_at", "id")
+    newest: PlacedRow | None = found.first()
+    return newest
 
 
 def beyond(rows: QuerySet[M, T], edge: PageCursor | None) -> QuerySet[M, T]:

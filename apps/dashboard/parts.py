@@ -12,6 +12,7 @@ from django.utils import timezone
 from django.utils.safestring import SafeString
 
 from apps.checkpoints.models import Checkpoint
+from apps.checkpoints.signatures import SignatureChecks
 from apps.checkpoints.storage import Stored
 from apps.dashboard import checkpoint_files, figures, formatting, state_explanations, tracebacks
 from apps.dashboard.rows import digest, heartbeat_at
@@ -21,7 +22,7 @@ from apps.operations.ids import is_subtask
 from apps.operations.lifecycle import RESUMABLE, Reason, State, reason_label
 from apps.operations.models import Attempt, Event, Operation, Subtask
 from apps.operations.points import metric_queries
-from apps.operations.requests import access, forking, services
+from apps.operations.requests import access, forking, services, uncertainty
 from apps.operations.requests.access import Person
 from trainops.kind import KINDS, Panel
 from trainops.recipes import users_of_model
@@ -169,16 +170,27 @@ def _header(subject: Subject) -> Mapping[str, object]:
 def _explanation(subject: Subject) -> Mapping[str, object]:
     is_bad = subject.operation.self_check in attention.BAD_CHECKS
     handback_note = subject.attempts[0].handback_note if subject.attempts else ""
+    may_change = access.may_change(subject.operation.owner_id, subject.user)
     return {
-        "explanation": state_explanations.of(subject.operation, subject.newest, handback_note),
+        "explanation": state_explanations.of(
+            subject.operation, subject.newest, handback_note, may_change=may_change
+        ),
         "self_check": selfchecks.newest(subject.attempts) if is_bad else None,
+        "uncertain": _uncertain(subject),
         "concerns": [
-            (each, _note_of(subject, each), attention.NEXT_STEPS[each])
+            (each, _note_of(subject, each), attention.NEXT_STEPS[each] if may_change else "")
             for each in attention.split(subject.operation.concerns)
         ],
         "may_acknowledge": subject.may_change
         and attention.is_needed(attention.row_of(subject.operation)),
     }
+
+
+def _uncertain(subject: Subject) -> str:
+    """Return why no resume is certain to be exact; empty where none is to come."""
+    if subject.operation.state == State.COMPLETED:
+        return ""
+    return uncertainty.listed(uncertainty.said_by(subject.attempts))
 
 
 def _note_of(subject: Subject, reason: str) -> str:
@@ -238,7 +250,13 @@ def _marks(subject: Subject) -> list[Mark]:
 def _stats(subject: Subject) -> Mapping[str, object]:
     is_measured = subject.subtask is None and not subject.shows_figures
     found = figures.of(subject.operation, subject.attempts, subject.bests)
-    return found | {"is_measured": is_measured}
+    return {
+        **found,
+        "is_measured": is_measured,
+        "throughput": formatting.rate(found["steps_per_second"], subject.operation.unit or "step"),
+        "num_checkpoints": len(subject.checkpoints),
+        "checkpoint_bytes": sum(each.counted_size_bytes for each in subject.checkpoints),
+    }
 
 
 def _error(subject: Subject) -> Mapping[str, object]:
@@ -264,12 +282,14 @@ def _attempts(subject: Subject) -> Mapping[str, object]:
 
 
 def _checkpoints(subject: Subject) -> Mapping[str, object]:
+    checks = SignatureChecks()
     return {
         "checkpoints": [
             {
                 "row": checkpoint,
                 "colour": CHECKPOINT_COLOURS[checkpoint.type],
                 "position": subject.position(checkpoint),
+                "signature": checks.of(checkpoint),
             }
             for checkpoint in subject.checkpoints
         ],

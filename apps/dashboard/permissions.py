@@ -2,11 +2,12 @@
 
 from collections.abc import Callable
 from functools import wraps
+from http import HTTPStatus
 
 from django.contrib.auth.models import User
 from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import PermissionDenied
-from django.http import HttpRequest, JsonResponse
+from django.http import Http404, HttpRequest, JsonResponse
 from django.http.response import HttpResponseBase
 
 from trainops.gateway import live
@@ -23,6 +24,15 @@ def is_fetch(request: HttpRequest) -> bool:
     """
     is_stream = request.headers.get("Accept") == live.MEDIA_TYPE
     return is_stream or request.headers.get("X-Requested-With") == "fetch"
+
+
+class SubjectNotFound(Http404):
+    """What the page is about does not exist: scripts of a page that is open say that it is gone."""
+
+
+def problem(message: str, status: int, **more: object) -> JsonResponse:
+    """Answer one of our scripts, which shows the message."""
+    return JsonResponse({"level": "error", "message": message, **more}, status=status)
 
 
 def user_of(request: HttpRequest) -> User:
@@ -44,7 +54,13 @@ def needs(role: Role = Role.VIEWER) -> Callable[[View], View]:
             given = role_of(request.user)
             if given is None or not given.includes(role):
                 raise PermissionDenied(_explain(given, role))
-            return view(request, *args, **kwargs)
+            try:
+                return view(request, *args, **kwargs)
+            except Http404 as missing:
+                if is_fetch(request):
+                    is_gone = isinstance(missing, SubjectNotFound)
+                    return problem(str(missing), HTTPStatus.NOT_FOUND, gone=is_gone)
+                raise
 
         return guarded
 
@@ -53,7 +69,7 @@ def needs(role: Role = Role.VIEWER) -> Callable[[View], View]:
 
 def _sign_in(request: HttpRequest) -> HttpResponseBase:
     if is_fetch(request):
-        return JsonResponse({"level": "error", "message": "You were signed out."}, status=401)
+        return problem("You were signed out.", HTTPStatus.UNAUTHORIZED)
     address = request.get_full_path()
     return redirect_to_login(address if len(address) <= MAX_ADDRESS else "/")
 

@@ -7,7 +7,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonRes
 from django.shortcuts import render
 from django.utils.http import url_has_allowed_host_and_scheme
 
-from apps.dashboard.permissions import is_fetch
+from apps.dashboard.permissions import is_fetch, problem
 from trainops.errors import DomainError
 
 LEVELS = {"success": messages.SUCCESS, "warning": messages.WARNING, "error": messages.ERROR}
@@ -39,6 +39,8 @@ def refuse(request: HttpRequest, refusal: DomainError, *, to: str = "/") -> Http
 
 def refused(request: HttpRequest, refusal: DomainError) -> HttpResponse:
     """Answer a link that leads to what cannot be given: a page of its own, with the reason."""
+    if is_fetch(request):
+        return problem(refusal.message, refusal.status)
     response = render(request, "refused.html", {"refusal": refusal}, status=refusal.status)
     if refusal.retry_after_seconds:
         response["Retry-After"] = str(refusal.retry_after_seconds)

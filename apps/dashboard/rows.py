@@ -3,12 +3,14 @@
 import re
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import lru_cache
 
 from django.conf import settings
 from django.db.models import F, QuerySet
 from django.template.loader import render_to_string
+from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
@@ -35,6 +37,7 @@ FIELDS = (
 )  # fmt: skip
 ADDED = "column_"  # and a number: names of additional columns in a query
 TIMES = re.compile(r"(<time [^>]*>)[^<]*")
+NUM_REMEMBERED = 1000  # rendered rows, of about 5 KB
 MAIN_ACTIONS = {"cancel": "Cancel…", "resume": "Resume…", "kill": "Kill…"}
 
 
@@ -109,6 +112,7 @@ class OperationRow:
     wait: QueueStatus | None
     tags: Sequence[str] = ()
     columns: Sequence[str] = ()
+    removed: Sequence[str] = ()
 
     @property
     def added(self) -> list[tuple[str, str]]:
@@ -213,8 +217,12 @@ class RenderedRow:
 
 
 def lines(
-    found: Sequence[ListColumns], user: Person, columns: Sequence[str] = ()
+    found: Sequence[ListColumns],
+    user: Person,
+    columns: Sequence[str] = (),
+    removed: Sequence[str] = (),
 ) -> list[RenderedRow]:
+    """Return the rows as HTML. columns, removed: see `Filters`."""
     waits = queue_status.of_all(found)
     tags = tags_of(values["id"] for values in found)
     may_submit = access.may_create(user)
@@ -228,13 +236,30 @@ def lines(
                 wait=waits.get(values["id"]),
                 tags=tags[values["id"]],
                 columns=columns,
+                removed=removed,
             )
         )
         for values in found
     ]
 
 
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """A row that a reader sees. Equal ones have equal HTML, but for the ages in <time>s."""
+
+    text: str
+    time_zone: str
+    row: OperationRow = field(compare=False)
+
+
 def _line(row: OperationRow) -> RenderedRow:
+    line = rendered(_Shown(repr(row), timezone.get_current_timezone_name(), row))
+    return replace(line, html=formatting.as_of_now(line.html))
+
+
+@lru_cache(NUM_REMEMBERED)
+def rendered(shown: _Shown) -> RenderedRow:
+    row = shown.row
     # Each name once: the template looks names up faster than attributes.
     context = {
         "v": row.values,
@@ -248,6 +273,7 @@ def _line(row: OperationRow) -> RenderedRow:
         "metric": row.metric,
         "action": row.main_action,
         "added": row.added,
+        "removed": row.removed,
     }
     html = render_to_string("dashboard/operations/row.html", context)
     return RenderedRow(row.values["id"], row.values["name"], html, digest(html))

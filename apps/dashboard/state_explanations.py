@@ -13,7 +13,7 @@ from apps.dashboard import formatting
 from apps.dashboard.formatting import duration, moment
 from apps.dashboard.rows import heartbeat_at
 from apps.operations.ids import is_subtask
-from apps.operations.lifecycle import WAITING, Reason, State, reason_label
+from apps.operations.lifecycle import RESUMABLE, WAITING, Reason, State, reason_label
 from apps.operations.models import Operation
 from apps.operations.requests import services
 from apps.operations.scheduling import queue_status
@@ -32,17 +32,24 @@ class StateExplanation:
 
 
 def of(
-    operation: Operation, newest: Checkpoint | None, handback_note: str = ""
+    operation: Operation,
+    newest: Checkpoint | None,
+    handback_note: str = "",
+    *,
+    may_change: bool = True,
 ) -> StateExplanation | None:
     """Return why the operation is in its state; None where the rest of the page says it.
 
     handback_note: that of its current attempt.
+    may_change: whether the reader may resume it or submit it again; others are not told how.
     """
     lease = operation.lease_expires_at
     is_obeyed = lease is not None and lease > timezone.now() and not operation.stop_requested
     if operation.state == State.RUNNING and handback_note and is_obeyed:
         text = f"Saved at its next safe point, then queued again: {handback_note}."
         return StateExplanation(text, "orange")
+    if operation.state in RESUMABLE and not may_change:
+        return _ended(operation)
     explain = EXPLAIN[State(operation.state)]
     return explain(operation, newest)
 
@@ -134,17 +141,22 @@ def _quiet(operation: Operation) -> StateExplanation | None:
     )  # fmt: skip
 
 
-def _failed(operation: Operation, newest: Checkpoint | None) -> StateExplanation:
-    why = reason_label(operation.reason) or "unknown reason"
-    return StateExplanation(format_html("Failed: {}. {}", why, _way_on(operation, newest)), "red")
+def _ended_early(operation: Operation, newest: Checkpoint | None) -> StateExplanation:
+    ended = _ended(operation)
+    return StateExplanation(
+        format_html("{} {}", ended.text, _way_on(operation, newest)), ended.tone
+    )
 
 
-def _cancelled(operation: Operation, newest: Checkpoint | None) -> StateExplanation:
+def _ended(operation: Operation) -> StateExplanation:
+    """Return why it failed or was cancelled, without what can be done about it."""
+    if operation.state == State.FAILED:
+        why = reason_label(operation.reason) or "unknown reason"
+        return StateExplanation(f"Failed: {why}.", "red")
     why = reason_label(operation.reason) or "cancelled"
     if who := operation.stop_requested_by:
         why = why.replace("by a user", f"by {who}")
-    why = why[:1].upper() + why[1:]
-    return StateExplanation(format_html("{}. {}", why, _way_on(operation, newest)), "orange")
+    return StateExplanation(f"{why[:1].upper()}{why[1:]}.", "orange")
 
 
 def _completed(operation: Operation) -> StateExplanation | None:
@@ -191,7 +203,7 @@ def _from(operation: Operation, newest: Checkpoint | None) -> str:
 EXPLAIN: dict[State, Callable[[Operation, Checkpoint | None], StateExplanation | None]] = {
     **dict.fromkeys(WAITING, _waiting),
     State.RUNNING: _running,
-    State.FAILED: _failed,
-    State.CANCELLED: _cancelled,
+    State.FAILED: _ended_early,
+    State.CANCELLED: _ended_early,
     State.COMPLETED: lambda operation, _newest: _completed(operation),
 }

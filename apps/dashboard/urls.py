@@ -5,6 +5,7 @@ from django.urls import include, path
 from apps.dashboard.views import (
     account,
     actions,
+    charts,
     checkpoints,
     compare,
     datasets,
@@ -67,7 +68,12 @@ urlpatterns = [
         for kind in KINDS.values()
         if kind.urls
     ),
+    path("charts/choice", charts.choice, name="chart-choice"),
     path("compare/", compare.compare, name="compare"),
+    path("compare/live", compare.live, name="compare-live"),
+    path("compare/values", compare.values, name="compare-values"),
+    path("compare/points", compare.window, name="compare-points"),
+    path("compare/points.csv", compare.points_file, name="compare-points-csv"),
     path("checkpoints/", checkpoints.listed, name="checkpoints"),
     path("checkpoints/confirm-delete", checkpoints.confirm, name="checkpoints-confirm"),
     path("checkpoints/delete", checkpoints.delete, name="checkpoints-delete"),
@@ -82,6 +88,7 @@ urlpatterns = [
     ),
     path("studies/", studies.listed, name="studies"),
     path("studies/<str:study_id>/", studies.study, name="study"),
+    path("studies/<str:study_id>/curves", studies.curves, name="study-curves"),
     path("studies/<str:study_id>/extend", studies.extend, name="study-extend"),
     path("studies/<str:study_id>/<slug:action>", studies.act, name="study-act"),
     path("workers/", platform.workers, name="workers"),
@@ -128,6 +135,7 @@ urlpatterns = [
     path("account/identity/disconnect", oidc.disconnect, name="identity-disconnect"),
     path("login/oidc", oidc.start, name="oidc"),
     path("login/oidc/callback", oidc.callback, name="oidc-callback"),
+    path("login/oidc/back-channel", oidc.back_channel, name="oidc-back-channel"),
     path("login/oidc/sign-out", oidc.sign_out, name="oidc-sign-out"),
     path("login/code", second_factor.code, name="login-code"),
     path("login/set-up", second_factor.required, name="login-set-up"),

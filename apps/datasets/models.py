@@ -84,6 +84,32 @@ class Dataset(models.Model):
         return [column["name"] for column in self.columns]
 
 
+class FurtherUpload(models.Model):
+    """A user uploaded or registered what another one had: the dataset is a single row of both.
+
+    Without constraints in the database: processes of versions that do not know this table can
+    delete datasets and users. The rows left over then are ignored.
+    """
+
+    dataset = models.ForeignKey(
+        Dataset, models.CASCADE, related_name="further_uploads", db_constraint=False
+    )
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        models.CASCADE,
+        related_name="further_uploads",
+        db_constraint=False,
+    )
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["dataset", "user"], name="one_further_upload")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.dataset_id} of {self.user_id}"
+
+
 def new_upload_id() -> str:
     return f"up_{token_hex(8)}"
 

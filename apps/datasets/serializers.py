@@ -21,6 +21,12 @@ class CountSerializer(serializers.Serializer[Any]):
     count = serializers.IntegerField(read_only=True)
 
 
+class ColumnHistogramSerializer(serializers.Serializer[Any]):
+    start = serializers.FloatField(read_only=True, help_text="Left edge of the first bin.")
+    width = serializers.FloatField(read_only=True, help_text="Width of each bin.")
+    counts = serializers.ListField(child=serializers.IntegerField(), read_only=True)
+
+
 class ColumnSerializer(serializers.Serializer[Any]):
     name = serializers.CharField(read_only=True)
     type = serializers.ChoiceField(choices=(*KINDS, *PICTURES), read_only=True)
@@ -45,6 +51,11 @@ class ColumnSerializer(serializers.Serializer[Any]):
         read_only=True,
         required=False,
         help_text="Number of images per label or client, up to 100.",
+    )
+    histogram = ColumnHistogramSerializer(
+        read_only=True,
+        required=False,
+        help_text="Distribution of numbers that differ; tables of earlier versions have none.",
     )
 
 

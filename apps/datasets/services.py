@@ -25,7 +25,7 @@ from apps.datasets.errors import (
     DatasetInUse,
     DatasetNotFound,
 )
-from apps.datasets.models import Dataset
+from apps.datasets.models import Dataset, FurtherUpload
 from apps.datasets.tables.options import TableOptions
 from apps.datasets.tables.rows import ColumnRow
 from apps.installation import storages
@@ -119,7 +119,7 @@ def _add(
     wait_seconds: float = 0,
 ) -> tuple[Dataset, bool]:
     """Validate the file and store it as `row`, which has its names and its owner."""
-    if known := _known(source_digest):
+    if (known := _known(source_digest)) and _is_also_of(row.owner, known):
         return known, False
     require_within_limits(row.owner)
     with storage.workspace() as directory:
@@ -193,7 +193,8 @@ def local_path(dataset_id: str) -> Path:
 
     Of a registered directory it is the manifest.
 
-    Raises DatasetNotFound, or DatasetDamaged where the bytes are gone or altered.
+    Raises DatasetNotFound, DatasetDamaged where the bytes are gone or altered, or StorageAway
+    where this machine does not have the storage of datasets.
     """
     digest = Dataset.objects.filter(id=dataset_id).values_list("digest", flat=True).first()
     if digest is None:
@@ -201,7 +202,13 @@ def local_path(dataset_id: str) -> Path:
     try:
         return storage.local_copy(digest)
     except storage.Damaged as error:
+        storages.require(storage.PLACE)
         raise DatasetDamaged(dataset_id, str(error)) from error
+
+
+def problem() -> str:
+    """Return why datasets cannot be read on this machine now; empty where they can."""
+    return storages.problem(storage.PLACE)
 
 
 def delete(*, dataset_id: str, actor: "User | None" = None) -> Dataset:
@@ -304,6 +311,17 @@ def _known(source_digest: str) -> Dataset | None:
     return None
 
 
+def _is_also_of(owner: "User | None", dataset: Dataset) -> bool:
+    """Record another owner of a dataset; False where the dataset was deleted a moment ago."""
+    if owner is None or dataset.owner_id == owner.pk:
+        return True
+    with transaction.atomic():
+        if not Dataset.objects.select_for_update().filter(pk=dataset.pk).exists():
+            return False
+        FurtherUpload.objects.get_or_create(dataset=dataset, user=owner)
+    return True
+
+
 def commit(row: Dataset, target: Path) -> tuple[Dataset, bool]:
     """Store the bytes, then the row; a second request finds the row of the first."""
     row.digest = storage.digest_of(target)
@@ -328,6 +346,10 @@ def _insert(row: Dataset, target: Path) -> tuple[Dataset, bool]:
             raise DatasetError({"file": problem}, "DATASET_ID_TAKEN", status=409)
         if not storage.exists(row.digest):
             storage.put(target, row.digest)
+        if is_new:  # ids come from the content: an earlier version deleted it, and left these
+            FurtherUpload.objects.filter(dataset=dataset).delete()
+        else:
+            _is_also_of(row.owner, dataset)
     return dataset, is_new
 
 

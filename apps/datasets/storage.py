@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from secrets import token_hex
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, TemporaryFile
 from typing import IO
 
 from blake3 import blake3
@@ -123,7 +123,7 @@ def _cached(storage: Storage, digest: str) -> Path:
 def _download(storage: Storage, digest: str, path: Path) -> None:
     draft = path.with_name(f".{digest}.{token_hex(4)}.part")
     try:
-        with storage.open(_name(digest)) as remote, draft.open("wb") as file:
+        with _as_os_errors(), storage.open(_name(digest)) as remote, draft.open("wb") as file:
             for chunk in remote.chunks(CHUNK):
                 file.write(chunk)
             _sync(file)
@@ -148,6 +148,16 @@ def _evict(directory: Path, *, keep: Path) -> None:
         path.unlink(missing_ok=True)
 
 
+def require_writable() -> None:
+    """Raise OSError where the directory of datasets cannot be written. A bucket is not asked."""
+    try:
+        root = _storage().path("")
+    except NotImplementedError:
+        return
+    with TemporaryFile(dir=root) as file:
+        file.write(b"ready")
+
+
 class _DatasetStorage:
     """The storage of datasets as `apps.installation` recognises it."""
 
@@ -162,18 +172,21 @@ class _DatasetStorage:
         if (root := self._root()) is not None:
             return storage_identity.read(root)
         try:
-            with _storage().open(storage_identity.FILE) as file:
-                return storage_identity.parse(file.read(), self.location)
+            with _as_os_errors(), _storage().open(storage_identity.FILE) as file:
+                content = file.read()
         except FileNotFoundError:
             return None
+        return storage_identity.parse(content, self.location)
 
     def write_id(self, storage_id: str) -> None:
         if (root := self._root()) is not None:
             root.mkdir(parents=True, exist_ok=True)
             storage_identity.write(root, storage_id)
             return
-        _storage().delete(storage_identity.FILE)  # some would save under another name
-        _storage().save(storage_identity.FILE, ContentFile(storage_identity.content(storage_id)))
+        with _as_os_errors():
+            _storage().delete(storage_identity.FILE)  # some would save under another name
+            content = ContentFile(storage_identity.content(storage_id))
+            _storage().save(storage_identity.FILE, content)
 
     def is_used(self) -> bool:
         return any(True for _ in stored())
@@ -190,6 +203,17 @@ class _DatasetStorage:
             return Path(_storage().path(""))
         except NotImplementedError:
             return None
+
+
+@contextmanager
+def _as_os_errors() -> Iterator[None]:
+    """Raise OSError for each error of the library of an object store."""
+    try:
+        yield
+    except OSError:
+        raise
+    except Exception as error:
+        raise OSError(" ".join(f"{type(error).__name__}: {error}".split())) from error
 
 
 PLACE = _DatasetStorage()

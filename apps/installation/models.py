@@ -2,6 +2,8 @@
 
 from django.db import models
 
+from trainops.clock import DatabaseNow
+
 
 class StorageBinding(models.Model):
     """A storage that this database's files are in, recognised by an identity file in its root."""
@@ -40,3 +42,47 @@ class Counter(models.Model):
 
     def __str__(self) -> str:
         return f"{self.name} {self.labels}: {self.value:g}"
+
+
+class BackupPlace(models.Model):
+    """A place that backups were written to; an erasure lists those that it finds there."""
+
+    location = models.CharField(
+        primary_key=True, max_length=500, help_text="Directory, or URL of a bucket."
+    )
+    keep = models.PositiveIntegerField(
+        null=True, blank=True, help_text="Number of backups that the last one kept; empty: all."
+    )
+    last_made_at = models.DateTimeField(db_default=DatabaseNow())
+
+    def __str__(self) -> str:
+        return self.location
+
+
+class Erasure(models.Model):
+    """The erasure of one person's data: what is planned, and the certificate in the end."""
+
+    username = models.CharField(max_length=150)
+    began_at = models.DateTimeField(db_default=DatabaseNow())
+    finished_at = models.DateTimeField(null=True, blank=True)
+    plan = models.JSONField(
+        default=dict,
+        blank=True,
+        help_text="Content of the erasure, until it is in the certificate.",
+    )
+    certificate = models.JSONField(
+        null=True, blank=True, help_text="Signed certificate; empty: not finished."
+    )
+
+    class Meta:
+        ordering = ["-began_at", "-id"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["username"],
+                condition=models.Q(finished_at__isnull=True),
+                name="one_unfinished_erasure",
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"erasure of {self.username}"

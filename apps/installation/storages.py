@@ -51,8 +51,9 @@ class ForeignStorage(StorageAway):
 
     def __init__(self, place: StorageLocation, why: str) -> None:
         super().__init__(
-            f"the storage of {place.name}, {place.location}, {why}. Configure another location or, "
-            f"if no other installation uses it, take it over: {TAKE_OVER}"
+            f"the storage of {place.name}, {place.location}, {why}. Configure the location that "
+            "the other machines use or, if no other installation uses this one, take it over: "
+            f"{TAKE_OVER}"
         )
 
 
@@ -117,7 +118,7 @@ def take_over(place: StorageLocation) -> str:
 def _away(place: StorageLocation, why: str) -> StorageAway:
     return StorageAway(
         f"the storage of {place.name}, {place.location}, is not mounted, or was emptied: {why}. "
-        f"If it was emptied on purpose, take it over: {TAKE_OVER}"
+        f"If it was emptied on purpose, and no other machine uses it, take it over: {TAKE_OVER}"
     )
 
 

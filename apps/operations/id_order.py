@@ -5,10 +5,14 @@ operation that has a large part of the rows it would therefore read by the index
 past all rows of other operations that are newer or older. Only an index of all columns serves a
 comparison of tuples. Where further conditions make it expect few rows, it may read the whole table:
 read a page of rows, and look through these.
+
+SQLite uses the first column of a comparison of tuples only, and would read all rows of the
+operation; it compares each column.
 """
 
 from typing import Any, TypeVar
 
+from django.db import connection
 from django.db.models import F, Func, Model, Q, QuerySet, TextField, Value
 from django.db.models.lookups import GreaterThan, LessThanOrEqual
 
@@ -27,6 +31,8 @@ def between(after: int = 0, until: int = NO_ID_IS_HIGHER, **keys: Any) -> Q:
 
     keys: the columns before `id` in an index, in its order; values or expressions.
     """
+    if connection.vendor == "sqlite":
+        return Q(**keys, id__gt=after, id__lte=until)
     columns = _Tuple(*map(F, keys), F("id"))
     values = [
         each if hasattr(each, "resolve_expression") else Value(each) for each in keys.values()

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from apps.checkpoints import storage
+from apps.checkpoints import signatures, storage
 from apps.checkpoints.models import Checkpoint
 from apps.datasets import services as datasets
 from apps.datasets.directories import reading
@@ -70,10 +70,11 @@ def digests(dataset_ids: Iterable[str], models: Mapping[str, Checkpoint]) -> dic
 
 
 def require_committed(model: Checkpoint) -> None:
-    """Raise CheckpointCorrupted unless what lies here is what was committed.
+    """Raise CheckpointCorrupted unless what lies here was committed, and its signature is accepted.
 
     The manifest stands for all of it: what reads the files compares them with that.
     """
+    signatures.require(model)
     read_manifest(storage.directory(model.artifacts_path), model.manifest_digest)
 
 

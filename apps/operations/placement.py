@@ -30,6 +30,7 @@ class Need:
     nodes: int = 1  # workers that compute it at once, at most and at least
     min_nodes: int = 1
     first_checkpoint_seconds: int | None = None  # expected after a claim; None: unknown
+    uses_datasets: bool = False
 
     def is_saved_within(self, seconds: float | None) -> bool:
         """Whether its first checkpoint is expected before a worker's time ends; None: no end."""
@@ -100,6 +101,7 @@ class Offer:
     disk_bytes: int = 0  # free, where checkpoints are written
     free_slots: Sequence[FreeSlot] = (FreeSlot(),)
     takes_subtasks: bool = True  # which need the shared storage
+    has_datasets: bool = True  # whether the storage of datasets can be read
     all_slots: FreeSlot | None = None  # free when nothing runs; None: nothing is reserved
     seconds_left: float | None = None  # for a first checkpoint; None: the worker has no end
     is_node: bool = False  # whether it may compute together with other workers
@@ -135,6 +137,7 @@ class ServingWorker:
     memory_bytes: int | None = None  # None: it did not say, here and below
     disk_bytes: int | None = None
     storage_problem: str = ""  # why it can neither read nor write checkpoints
+    dataset_problem: str = ""  # why it cannot read datasets
     seconds_left: float | None = None  # for the first checkpoint of a new one; None: no end
 
     @property
@@ -154,6 +157,7 @@ def need_of(config: OperationConfig) -> Need:
         nodes=config.num_nodes.largest,
         min_nodes=config.num_nodes.smallest,
         first_checkpoint_seconds=math.ceil(config.checkpoint.every_seconds),
+        uses_datasets=bool(config.dataset_ids()),
     )
 
 

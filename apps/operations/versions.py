@@ -4,9 +4,9 @@ They say when a page is to be rendered anew, not what changed. What no version s
 comes and ends the wait of a queued operation) is seen at the next refresh, seconds later.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from django.db import close_old_connections
 from django.db.models import Count, Max, OuterRef, QuerySet, Subquery, Sum
@@ -22,6 +22,7 @@ from trainops.statement_timeout import at_most
 SECONDS = 5.0  # the longest wait for the database
 OPERATIONS = "operations"  # topic of lists: any operation
 _PREFIX = "operation "
+_SEVERAL = "several operations "
 _COLUMNS = (
     "state", "stop_requested", "attempt", "worker_id",
     "concerns", "self_check", "acknowledged_at", "archived_at", "name",
@@ -43,6 +44,11 @@ def topic_of(operation_id: str) -> str:
     return f"{_PREFIX}{operation_id}"
 
 
+def topic_of_several(operation_ids: Iterable[str]) -> str:
+    """Return the topic of operations that are shown together."""
+    return f"{_SEVERAL}{','.join(operation_ids)}"
+
+
 def versions(topics: Collection[str]) -> Mapping[str, Version]:
     """Return the versions of topics, in a thread of the caller's own."""
     close_old_connections()
@@ -52,11 +58,32 @@ def versions(topics: Collection[str]) -> Mapping[str, Version]:
 
 def current(topics: Collection[str]) -> Mapping[str, Version]:
     """Return the versions of topics: one query for all operations, two for lists."""
-    ids = [topic.removeprefix(_PREFIX) for topic in topics if topic.startswith(_PREFIX)]
+    several = {topic: _ids_of(topic) for topic in topics if topic.startswith(_SEVERAL)}
+    ids = {topic.removeprefix(_PREFIX) for topic in topics if topic.startswith(_PREFIX)}
+    ids.update(*several.values())
     found = dict(_of_operations(ids)) if ids else {}
+    for topic, together in several.items():
+        found[topic] = Version([found.get(topic_of(each)) for each in together])
     if OPERATIONS in topics:
         found[OPERATIONS] = Version(_of_all())
     return found
+
+
+def of_points(operation_ids: Sequence[str]) -> list[object]:
+    """Return what differs after a new point, or a change of anything but the progress."""
+    found = dict(_of_operations(operation_ids))
+    return [_without_progress(found.get(topic_of(each))) for each in operation_ids]
+
+
+def _without_progress(version: Version | None) -> object:
+    if version is None:
+        return None
+    progress = cast(OperationProgress, version.progress)
+    return version.whole, progress.newest_point
+
+
+def _ids_of(topic: str) -> list[str]:
+    return topic.removeprefix(_SEVERAL).split(",")
 
 
 def is_closing() -> bool:

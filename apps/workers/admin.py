@@ -56,7 +56,13 @@ class WorkerAdmin(ReadOnlyAdmin):
         ),
         (
             "Where",
-            {"fields": (("host", "pid", "endpoint_url"), "capabilities", "storage_free_bytes")},
+            {
+                "fields": (
+                    ("host", "pid", "endpoint_url"),
+                    "capabilities",
+                    ("storage_free_bytes", "storage_problem", "dataset_problem"),
+                )
+            },
         ),
         (
             "Work",

@@ -127,6 +127,11 @@ class ClaimedSerializer(serializers.Serializer[Any]):
         many=True, help_text="Checkpoints to start from; use the first that is complete."
     )
     inputs = InputSerializer(many=True)
+    accepts_uncertain = serializers.BooleanField(
+        required=False,
+        help_text="Whether the receipt of `restored` may have `uncertain`; earlier versions do "
+        "not send this field, and refuse such a receipt.",
+    )
     ledger = serializers.DictField(
         allow_null=True,
         help_text="Ledger, if there is one: `secret` and `entries` "
@@ -148,13 +153,18 @@ class DirectiveSerializer(serializers.Serializer[Any]):
     reason = serializers.CharField(allow_blank=True)
 
 
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
 class RestoredSerializer(StrictSerializer):
     """Where the attempt starts, once its job is made and its checkpoint is loaded."""
 
     step = serializers.IntegerField(min_value=0, max_value=MAX_STEP)
     receipt = serializers.DictField(
         help_text='{"step", "checkpoint" (a directory or null), "exact", "items": [{"part", '
-        '"restored", "exact", "note"}]}'
+        '"restored", "exact", "note"}]}; optional "uncertain": why no later resume is certain '
+        "to be exact, by part"
     )
     measured_to = serializers.IntegerField(
         min_value=0, max_value=MAX_STEP, required=False, allow_null=True, default=None,
@@ -164,8 +174,11 @@ class RestoredSerializer(StrictSerializer):
 
     def validate_receipt(self, receipt: dict[str, object]) -> dict[str, object]:
         expected = {"step", "checkpoint", "exact", "items"}
-        if receipt.keys() != expected or not isinstance(receipt["items"], list):
+        if receipt.keys() - {"uncertain"} != expected or not isinstance(receipt["items"], list):
             raise serializers.ValidationError(f"must have {', '.join(sorted(expected))}")
+        uncertain = receipt.get("uncertain", {})
+        if not isinstance(uncertain, dict) or not all(map(_is_text, uncertain.values())):
+            raise serializers.ValidationError("uncertain: allowed: an object of texts")
         name = receipt["checkpoint"]
         if name is not None and not DIRECTORY_NAME.fullmatch(str(name)):
             problem = f"checkpoint: got {name!r:.100}; allowed: a directory of the claim, or null"

@@ -56,7 +56,10 @@ class ClaimView(WorkersDoor):
         """
         wanted: ClaimRequest = body_of(request, shapes.ClaimRequestSerializer)
         worker = registry.asks_for_work(
-            worker_id=worker_id, kinds=wanted["kinds"], labels=wanted["labels"]
+            worker_id=worker_id,
+            kinds=wanted["kinds"],
+            labels=wanted["labels"],
+            dataset_problem=remote_claims.DATASETS.problem(),
         )
         claimed = None
         if registry.has_free_slot(worker):

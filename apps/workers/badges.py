@@ -6,6 +6,7 @@ from django.utils.safestring import SafeString
 COLOURS = {
     "AVAILABLE": "green",
     "BUSY": "blue",
+    "STORAGE_AWAY": "orange",
     "DRAINING": "azure",
     "TEMPORARILY_UNAVAILABLE": "orange",
     "GONE": "secondary",

@@ -5,9 +5,11 @@ from typing import Any
 
 from django.conf import settings
 from django.db import connection
+from django.db.models import Count, Sum
 
 from apps.operations.placement import Device, ServingWorker
 from apps.workers.models import LOCAL, Worker
+from apps.workers.rows import gpus_of, whole_or_none
 from trainops.clock import DatabaseNow, seconds_from_now
 
 UNREACHABLE = Worker.Status.TEMPORARILY_UNAVAILABLE
@@ -29,14 +31,23 @@ def serving_workers() -> list[ServingWorker]:
             versions=tuple(_versions(row.capabilities)),
             is_reachable=row.status != UNREACHABLE,
             is_draining=row.is_draining,
-            gpus=tuple(_gpus(row.capabilities)),
-            memory_bytes=_whole(row.capabilities.get("ram_bytes")),
+            gpus=tuple(Device(gpu["id"], gpu["memory_bytes"]) for gpu in gpus_of(row.capabilities)),
+            memory_bytes=whole_or_none(row.capabilities.get("ram_bytes")),
             disk_bytes=row.storage_free_bytes,
             storage_problem=row.storage_problem,
+            dataset_problem=row.dataset_problem,
             seconds_left=seconds_left(row),
         )
         for row in rows.order_by("worker_id")
     ]
+
+
+def size() -> tuple[int, int]:
+    """Return the numbers of workers that are not gone, and of operations that these run."""
+    limit = seconds_from_now(-settings.THRESHOLDS.worker_gone_seconds)
+    known = Worker.objects.filter(heartbeat_at__gte=limit)
+    found = known.aggregate(num_workers=Count("pk"), num_running=Sum("num_running"))
+    return found["num_workers"], found["num_running"] or 0
 
 
 def lock(worker_ids: Collection[str] | None) -> None:
@@ -73,19 +84,15 @@ def end_now(*, worker_id: str) -> None:
     Worker.objects.filter(pk=worker_id).update(ends_at=DatabaseNow())
 
 
-def report_storage(*, worker_id: str, free_bytes: int, problem: str) -> None:
-    """Write down what a worker sees of the storage of checkpoints."""
+def report_storage(
+    *, worker_id: str, free_bytes: int, storage_problem: str, dataset_problem: str
+) -> None:
+    """Write down what a worker sees of the storages of checkpoints and datasets."""
     Worker.objects.filter(pk=worker_id).update(
-        storage_free_bytes=free_bytes, storage_problem=problem
+        storage_free_bytes=free_bytes,
+        storage_problem=storage_problem,
+        dataset_problem=dataset_problem,
     )
-
-
-def _gpus(capabilities: Mapping[str, object]) -> Iterator[Device]:
-    """Yield a worker's GPUs; workers of others write what they like."""
-    gpus = capabilities.get("gpus")
-    for gpu in gpus if isinstance(gpus, list) else ():
-        if isinstance(gpu, Mapping):
-            yield Device(str(gpu.get("id", "")), _whole(gpu.get("memory_bytes")) or 0)
 
 
 def _versions(capabilities: Mapping[str, object]) -> Iterator[str]:
@@ -93,7 +100,3 @@ def _versions(capabilities: Mapping[str, object]) -> Iterator[str]:
     for name in ("trainops", "torch"):
         if version := capabilities.get(name):
             yield f"{name} {version}"
-
-
-def _whole(value: object) -> int | None:
-    return value if isinstance(value, int) else None

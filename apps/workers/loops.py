@@ -4,6 +4,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError, close_old_connections, connection
@@ -39,26 +40,32 @@ class BackgroundLoops:
 
     def start(
         self,
-        seconds: float,
+        seconds: float | Callable[[], float],
         task: Callable[[], None],
         name: str,
         *,
         longest_pause: float | None = None,
     ) -> None:
-        """Repeat `duty`; a round that failed is tried again sooner, or later where that is said."""
-        arguments = (seconds, task, longest_pause or seconds)
+        """Repeat `task`; a round that failed is tried again sooner, or later where that is said.
+
+        seconds: between the beginnings of two rounds; a function is called after each round.
+        """
+        interval = seconds if callable(seconds) else partial(float, seconds)
+        arguments = (interval, task, longest_pause or interval())
         threading.Thread(target=self._repeat, args=arguments, name=name, daemon=True).start()
 
     def was_reported(self, trouble: str | None) -> None:
         if self.trouble is trouble:  # nothing new meanwhile
             self.trouble = None
 
-    def _repeat(self, seconds: float, task: Callable[[], None], longest_pause: float) -> None:
+    def _repeat(
+        self, interval: Callable[[], float], task: Callable[[], None], longest_pause: float
+    ) -> None:
         num_failures = 0
         while not self.are_stopped.is_set():
             began = time.monotonic()
             if self._is_done(task):
-                num_failures, pause = 0, seconds - (time.monotonic() - began)
+                num_failures, pause = 0, interval() - (time.monotonic() - began)
             else:
                 num_failures += 1
                 pause = min(retry_pause(num_failures), longest_pause)

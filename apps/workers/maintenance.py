@@ -21,10 +21,10 @@ from apps.installation import counters, periodic, schema
 from apps.notifications import alerts, deliveries, digests
 from apps.operations import outbox
 from apps.operations.files import exports
-from apps.operations.points import extremes, packing
+from apps.operations.points import extremes, packing, retention
 from apps.operations.scheduling import budgets, preemption, stuck, sweeps
 from apps.sinks import services as sinks
-from apps.workers import hosts, load, neighbours
+from apps.workers import hosts, load, neighbours, registry
 from apps.workers.loops import BackgroundLoops, report
 from trainops.http import recent_counts, sessions
 
@@ -44,6 +44,7 @@ def sweep(*, actor: str) -> None:
     for part in (
         partial(neighbours.recover_ended, actor=actor),
         partial(sweeps.sweep, actor=actor),
+        registry.release_lost,
         partial(stuck.WATCH.check, actor=actor),
         partial(budgets.enforce, actor=actor),
         partial(preemption.preempt, actor=actor),
@@ -68,6 +69,7 @@ def clean_up_if_due(*, actor: str) -> bool:
     exports.sweep()
     logger.info("cleanup: points of %d operations packed", packing.pack_left())
     logger.info("cleanup: extremes of %d operations counted", extremes.measure_left())
+    logger.info("cleanup: points of %d operations thinned", retention.thin_old())
     try:
         logger.info("cleanup: %d counters", recent_counts.forget_expired())
         logger.info("cleanup: %d sessions", sessions.forget_expired())

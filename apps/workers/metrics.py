@@ -56,6 +56,7 @@ GAUGES = (
     Gauge("worker_gpus", "GPUs of reachable workers by use.", ("use",)),
     Gauge("storage_free_bytes_min", "Least free bytes for checkpoints that a worker reported."),
     Gauge("storage_problems", "Workers that cannot read or write checkpoints."),
+    Gauge("dataset_storage_problems", "Workers that cannot read datasets."),
     Gauge("attention_operations", "Operations that need attention: blocked, damaged, not saved."),
     Gauge("outbox_lag_events", "Events not yet delivered to a subscriber.", ("subscriber",)),
     Gauge("outbox_lag_seconds", "Age of the oldest of them.", ("subscriber",)),
@@ -135,7 +136,7 @@ def _workers_and_causes() -> Iterator[Row]:
 def _capacity(workers: Iterable[ServingWorker]) -> Iterator[Row]:
     slots, gpus = Count_[str](used=0, free=0), Count_[str](used=0, free=0)
     free_bytes = []
-    problems = 0
+    problems = dataset_problems = 0
     for each in workers:
         slots["used"] += each.num_running
         slots["free"] += max(0, each.slots - each.num_running)
@@ -143,11 +144,13 @@ def _capacity(workers: Iterable[ServingWorker]) -> Iterator[Row]:
         gpus["used"] += held
         gpus["free"] += len(each.gpus) - held
         problems += bool(each.storage_problem)
+        dataset_problems += bool(each.dataset_problem)
         free_bytes += [each.disk_bytes] if each.disk_bytes is not None else []
     for use in ("used", "free"):
         yield "worker_slots", [use], slots[use]
         yield "worker_gpus", [use], gpus[use]
     yield "storage_problems", [], problems
+    yield "dataset_storage_problems", [], dataset_problems
     if free_bytes:
         yield "storage_free_bytes_min", [], min(free_bytes)
 

@@ -43,6 +43,7 @@ class WorkerQuerySet(models.QuerySet["Worker"]):
                     Q(num_running__gt=0) | ~Q(current_operation_id=""),
                     then=Value(Worker.Status.BUSY),
                 ),
+                When(~Q(storage_problem=""), then=Value(Worker.Status.STORAGE_AWAY)),
                 default=Value(Worker.Status.AVAILABLE),
                 output_field=models.CharField(),
             )
@@ -53,6 +54,7 @@ class Worker(models.Model):
     class Status(models.TextChoices):
         AVAILABLE = "AVAILABLE"
         BUSY = "BUSY"
+        STORAGE_AWAY = "STORAGE_AWAY"
         DRAINING = "DRAINING"
         TEMPORARILY_UNAVAILABLE = "TEMPORARILY_UNAVAILABLE"
         GONE = "GONE"
@@ -77,6 +79,9 @@ class Worker(models.Model):
     )
     storage_problem = models.TextField(
         blank=True, help_text="Reason it cannot read or write checkpoints now."
+    )
+    dataset_problem = models.TextField(
+        blank=True, default="", db_default="", help_text="Reason it cannot read datasets now."
     )
     current_operation_id = models.CharField(max_length=64, blank=True)
     is_draining = models.BooleanField(default=False)

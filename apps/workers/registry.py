@@ -9,7 +9,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
+from django.conf import settings
 from django.db import IntegrityError, transaction
+from django.db.models import Q
 
 from apps.operations.lifecycle import State
 from apps.operations.models import Attempt, Operation
@@ -171,13 +173,19 @@ def bind(token: Token | None, worker_id: str) -> None:
         require_speaker(token, worker_id)  # another request has just bound it
 
 
-def asks_for_work(*, worker_id: str, kinds: Iterable[str], labels: Iterable[str]) -> Worker:
-    """Note that a worker asks for work over HTTP, and of which kinds. Raises WorkerNotFound."""
+def asks_for_work(
+    *, worker_id: str, kinds: Iterable[str], labels: Iterable[str], dataset_problem: str = ""
+) -> Worker:
+    """Note that a worker asks for work over HTTP, and of which kinds. Raises WorkerNotFound.
+
+    `dataset_problem`: of the process that it asks, from which it gets the datasets.
+    """
     Worker.objects.filter(pk=worker_id).update(
         asked_at=DatabaseNow(),
         heartbeat_at=DatabaseNow(),
         kinds=list(kinds),
         labels=list(labels),
+        dataset_problem=dataset_problem,
     )
     return get(worker_id)
 
@@ -197,6 +205,15 @@ def forget_gone() -> int:
     """Delete the rows of workers that have been silent for a day; their history is in attempts."""
     old = Worker.objects.filter(heartbeat_at__lt=DatabaseNow() - timedelta(days=1))
     return old.delete()[0]
+
+
+def release_lost() -> int:
+    """Record that workers without a heartbeat for a lease, and without a lease, run nothing."""
+    limit = seconds_from_now(-settings.THRESHOLDS.orphan_timeout_seconds)
+    owners = Operation.objects.filter(state=State.RUNNING).values("worker_id")
+    busy = Q(num_running__gt=0) | ~Q(current_operation_id="")
+    lost = Worker.objects.filter(busy, heartbeat_at__lt=limit).exclude(pk__in=owners)
+    return lost.update(num_running=0, current_operation_id="")
 
 
 def is_known(*, worker_id: str) -> bool:

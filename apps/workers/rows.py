@@ -1,5 +1,6 @@
 """Values of the worker protocol and of the registry as JSON."""
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import TypedDict
 
@@ -13,6 +14,25 @@ class Gpu(TypedDict):
     name: str
     memory_bytes: int
     driver: str
+
+
+def gpus_of(capabilities: Mapping[str, object]) -> list[Gpu]:
+    """Return the GPUs of a worker's capabilities; workers of others write what they like."""
+    gpus = capabilities.get("gpus")
+    return [
+        {
+            "id": str(gpu.get("id", "")),
+            "name": str(gpu.get("name", "GPU")),
+            "memory_bytes": whole_or_none(gpu.get("memory_bytes")) or 0,
+            "driver": str(gpu.get("driver", "")),
+        }
+        for gpu in (gpus if isinstance(gpus, list) else ())
+        if isinstance(gpu, Mapping)
+    ]
+
+
+def whole_or_none(value: object) -> int | None:
+    return value if isinstance(value, int) else None
 
 
 class GpuLoad(TypedDict):

@@ -13,8 +13,11 @@ import time
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError, connection
 
+from apps.checkpoints import signing_keys
 from apps.installation import counters, schema
+from apps.operations.attempts import nodes
 from apps.operations.attempts.children import ForkServer
+from apps.operations.attempts.pace import PACE
 from apps.operations.attempts.work import RUNTIME, WorkerRuntime, work_until_idle
 from apps.operations.models import Operation
 from apps.operations.scheduling import claims, gangs, handbacks, sweeps
@@ -67,8 +70,13 @@ class WorkerProcess:
         )
         self.loops.start(limits.health_check_interval_seconds, self._keep_leases, "leases")
         self.loops.start(limits.cancel_poll_seconds, self._read_stop_requests, "stop requests")
+        look = runtime.dataset_look
+        look.begin()  # so that no other thread waits for it
+        self.loops.start(limits.health_check_interval_seconds, look.look, "dataset storage")
         self.loops.start(limits.health_check_interval_seconds, self._look_at_storage, "storage")
-        self.loops.start(limits.orphan_check_interval_seconds, self._sweep, "sweep")
+        self.loops.start(
+            lambda: PACE.sweep_seconds(limits.orphan_check_interval_seconds), self._sweep, "sweep"
+        )
         self.loops.start(counters.FLUSH_SECONDS, counters.COUNTERS.flush, "counters")
         self.loops.start(worker_end.CHECK_SECONDS, self._end_in_time, "end")
         self.loops.start(maintenance.CLEAN_UP_CHECK_SECONDS, self._clean_up, "clean-up")
@@ -97,7 +105,7 @@ class WorkerProcess:
     def leave(self) -> None:
         """After everything is handed back: deregister, and end the forkserver."""
         deadline = time.monotonic() + self.limits.shutdown_timeout_seconds
-        while self.runtime.slots.all() and time.monotonic() < deadline:
+        while self.runtime.slots.is_in_use and time.monotonic() < deadline:
             time.sleep(0.05)
         if self.runtime.forkserver is not None:
             self.runtime.forkserver.close()
@@ -105,6 +113,7 @@ class WorkerProcess:
         worker_health.forget(self.runtime.worker_id)
         try:
             registry.deregister(worker_id=self.runtime.worker_id)
+            nodes.refuse_pending(self.runtime.worker_id)  # no claim promises it any more
         except (DatabaseError, InterfaceError) as error:
             logger.warning("could not deregister: %s", error)
         try:
@@ -181,6 +190,7 @@ class WorkerProcess:
             self._be_registered()
             return
         self.runtime.slots.drain(response.is_draining)
+        PACE.num_workers, PACE.num_running = fleet.size()
         self.loops.was_reported(trouble)
 
     def _be_registered(self) -> None:
@@ -208,7 +218,11 @@ class WorkerProcess:
             kinds=runtime.kinds,
             labels=runtime.labels,
             slots=runtime.slots.count,
-            capabilities={**capabilities(), "clock_skew_seconds": clock_skew.seconds()},
+            capabilities={
+                **capabilities(),
+                "clock_skew_seconds": clock_skew.seconds(),
+                "signing_key": signing_keys.own_key(),
+            },
             is_draining=self.closing.is_set() or runtime.slots.is_draining,
             ends_in_seconds=self.end.seconds,
             idle_exit_seconds=self.end.idle_exit_seconds,
@@ -253,13 +267,17 @@ class WorkerProcess:
         threading.Thread(target=work_until_idle, args=[self.runtime], daemon=True).start()
 
     def _look_at_storage(self) -> None:
-        """Look, and tell the registry. A storage that does not answer holds up only this thread."""
+        """Look, and tell the registry. A storage that does not answer holds up only this thread.
+
+        That of datasets has a thread of its own.
+        """
         runtime = self.runtime
         runtime.look_at_storage()
         fleet.report_storage(
             worker_id=runtime.worker_id,
             free_bytes=runtime.disk_bytes or 0,
-            problem=runtime.storage_problem,
+            storage_problem=runtime.storage_problem,
+            dataset_problem=runtime.dataset_look.problem,
         )
 
     def _clean_up(self) -> None:

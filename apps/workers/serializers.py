@@ -12,7 +12,8 @@ from trainops.kind import KINDS
 FIELDS = (
     "worker_id", "worker_type", "status", "endpoint_url", "host", "pid", "kinds", "slots",
     "num_running", "capabilities", "current_operation_id", "is_draining", "registered_at",
-    "heartbeat_at", "last_error", "drain_reason", "ends_at", "idle_exit_seconds",
+    "heartbeat_at", "storage_problem", "dataset_problem", "last_error", "drain_reason",
+    "ends_at", "idle_exit_seconds",
 )  # fmt: skip
 
 MAX_SECONDS = 366 * 86_400.0
@@ -205,6 +206,14 @@ class WorkerSerializer(serializers.Serializer[Any]):
     is_draining = serializers.BooleanField()
     registered_at = serializers.DateTimeField()
     heartbeat_at = serializers.DateTimeField()
+    storage_problem = serializers.CharField(
+        allow_blank=True,
+        help_text="Reason it cannot read or write checkpoints; it accepts no operations then.",
+    )
+    dataset_problem = serializers.CharField(
+        allow_blank=True,
+        help_text="Reason it cannot read datasets; it accepts no operations that use some then.",
+    )
     last_error = serializers.CharField(allow_blank=True)
     drain_reason = serializers.CharField(
         allow_blank=True, help_text="User or reason that drains the worker."

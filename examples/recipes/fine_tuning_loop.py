@@ -34,6 +34,7 @@ def train(run, parameters):
         path, num_labels=parameters.classes, use_safetensors=True, **LOCAL
     )
     run.keep("model", model.to(run.device).train())
+    net = run.wrap(model, find_unused_parameters=True)  # those that are frozen have no gradient
     optimizer = run.keep(
         "optimizer", torch.optim.AdamW(model.parameters(), parameters.learning_rate)
     )
@@ -42,7 +43,7 @@ def train(run, parameters):
     for epoch in run.epochs(parameters.epochs):
         model.base_model.requires_grad_(epoch >= parameters.frozen_epochs)
         for batch in batches:
-            loss = model(**on_device(batch, run)).loss
+            loss = net(**on_device(batch, run)).loss
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
@@ -58,9 +59,13 @@ def evaluate(run, model, validation, sums):
         with torch.no_grad():
             found = model.eval()(**on_device(batch, run))
         model.train()
-        sums["loss"] += found.loss.item() * len(labels)
-        sums["correct"] += (found.logits.argmax(1) == labels).sum().item()
-        sums["number"] += len(labels)
+        totals = run.totals(
+            validation,
+            loss=found.loss * len(labels),
+            correct=(found.logits.argmax(1) == labels).sum(),
+            number=len(labels),
+        )
+        sums |= {name: sums[name] + each for name, each in totals.items()}
         yield {}
     number = sums["number"]
     yield {"val_loss": sums["loss"] / number, "val_accuracy": sums["correct"] / number}

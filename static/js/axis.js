@@ -17,6 +17,12 @@ export function axisOptions(x) {
   return { values: (_, ticks) => ticks.map(number) };
 }
 
+// The ends of an axis around a single place, for which uPlot would take years.
+export function endsAround(x, place) {
+  const room = x === "time" ? 30 : 1;
+  return [place - room, place + room];
+}
+
 // Times of a day in the time zone of the reader; the date where it changes.
 function times(ticks, width) {
   let date = "";

@@ -1,77 +1,56 @@
-// The curves of several operations: a chart for each metric, a colour for each operation, and one
-// legend, which shows the values under the cursor.
-import { curveColour, translucent } from "./colours.js";
-import { Panels } from "./panels.js";
-import { onScale, Plot } from "./plot.js";
-import { smooth } from "./series.js";
+// The page that compares operations, live: their progress and their curves by a stream, their values now
+// and then.
+import { getJSON, getText } from "./ask.js";
+import { ComparedCharts } from "./compared_charts.js";
+import { follow } from "./follow.js";
+import { digestsOf, takeParts } from "./parts.js";
+import { poll } from "./poll.js";
+import { relations } from "./relations.js";
+import { swap } from "./swap.js";
 
-class ComparedChart extends Plot {
-  plan() {
-    const { operations, metrics, view } = this.charts;
-    const found = metrics.get(this.name);
-    const tables = [], series = [];
-    operations.forEach((id, i) => {
-      if (!found[id]) return;
-      const { steps } = found[id], ink = curveColour(i);
-      const raw = found[id].values.map((value) => (typeof value === "number" ? value : null));
-      const add = (values, look) => {
-        tables.push([steps, values.map((value) => onScale(value, this.isLog))]);
-        series.push({ label: id, ink, stroke: ink, ...look });
-      };
-      if (view.smooth) add(raw, { stroke: translucent(ink, 0.28), width: 1, isQuiet: true });
-      add(smooth(raw, view.smooth), { width: 2, points: { show: steps.length < 40, size: 5 } });
-    });
-    return { tables, series };
-  }
+const EVERY = 1500, VALUES_EVERY = 10_000; // milliseconds
+const page = document.getElementById("compare");
+const charts = new ComparedCharts(document.getElementById("charts"));
+const values = document.getElementById("compared-values");
+let isSettled = "settled" in page.dataset, { version } = page.dataset;
 
-  // The legend of the page shows the values at the cursor, of all operations.
-  startLegend() {}
+function address() {
+  return `${page.dataset.follow}&${new URLSearchParams({ have: digestsOf(page), points: charts.position })}`;
+}
 
-  options(series) {
-    return { ...super.options(series), legend: { show: false } };
-  }
+// Deleted operations keep the names that the page knows of them. An id that it never knew may be wrong.
+const names = new Map([...page.querySelectorAll("[data-part=operations] tr[data-id]")].map((row) => [row.dataset.id, row.querySelector(".name").textContent]));
+let numLeft = names.size;
 
-  point() {
-    super.point();
-    if (this.isLeading) this.charts.tell(this.title, this.readings());
-  }
-
-  nameOf(label) {
-    return this.charts.names.get(label);
-  }
-
-  describe() {
-    const found = this.charts.metrics.get(this.name);
-    const parts = this.charts.operations.filter((id) => found[id]).map((id) => {
-      const value = found[id].values.at(-1);
-      return `${this.charts.names.get(id)}: ${typeof value === "number" ? this.format(value) : "not finite"} at step ${found[id].steps.at(-1)}`;
-    });
-    return parts.join("; ");
+function nameDeleted(part) {
+  for (const why of part.querySelectorAll("[data-why]")) {
+    const missing = [...why.closest("tr, p").querySelectorAll("[data-deleted]")];
+    for (const each of missing) each.textContent = names.get(each.dataset.deleted) ?? each.dataset.deleted;
+    if (missing.every(({ dataset }) => names.has(dataset.deleted))) why.textContent = why.dataset.why;
   }
 }
 
-class Comparison extends Panels {
-  constructor(section) {
-    super(section);
-    const data = JSON.parse(document.getElementById("compared-curves").textContent);
-    this.operations = data.operations;
-    this.metrics = new Map(data.metrics.map(({ name, series }) => [name, series]));
-    this.view.x = "step";
-    this.legend = new Map([...section.querySelectorAll("[data-value]")].map((each) => [each.dataset.value, each]));
-    this.names = new Map([...this.legend].map(([id, each]) => [id, each.parentElement.querySelector(".compare-label").textContent]));
-    for (const name of this.metrics.keys()) {
-      const chart = new ComparedChart(this, name, this.template);
-      this.cards.set(name, chart);
-      this.seen.observe(chart.card);
-    }
-    this.arrange();
-  }
-
-  tell(title, readings) {
-    this.section.querySelector("#at-step").textContent = readings ? `${title} at ${readings.place}` : "";
-    const texts = new Map((readings?.values ?? []).map(({ label, text }) => [label, text]));
-    for (const [id, place] of this.legend) place.textContent = texts.get(id) ?? "";
-  }
+function show(text) {
+  const answer = JSON.parse(text);
+  takeParts(page, answer.parts, nameDeleted);
+  charts.take(answer.operations);
+  charts.explain(answer.settled ? "ended" : "running");
+  const isOther = answer.settled !== isSettled || answer.operations.length !== numLeft;
+  [isSettled, numLeft] = [answer.settled, answer.operations.length];
+  if (isOther) newer.start(); // the last values, or those of the others
+  return !isSettled;
 }
 
-new Comparison(document.getElementById("charts"));
+async function showValues() {
+  const answer = await getJSON(`${page.dataset.values}&${new URLSearchParams({ have: version })}`);
+  if (answer.version !== version) {
+    version = answer.version;
+    swap(values, answer.html);
+    relations.take(answer.relations);
+  }
+  return !isSettled;
+}
+
+const newer = poll(showValues, VALUES_EVERY);
+if (isSettled) newer.stop();
+follow({ address, ask: getText, show, every: EVERY });

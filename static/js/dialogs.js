@@ -68,6 +68,7 @@ async function submit(form, chosen = []) {
       return;
     }
     if (dialog.open) dialog.close();
+    if (answer.level !== "error") form.reset(); // what was typed was sent
     toast(answer.message, answer.level, answer.details);
     document.dispatchEvent(new CustomEvent("acted", { detail: answer }));
     if ("reload" in form.dataset && answer.level !== "error") location.reload();

@@ -7,12 +7,13 @@ const SILENT = 25_000; // the server says something every ten seconds
 const AGAIN = 5_000, LATEST = 60_000; // until a stream is tried again
 
 // `address` returns the address that asks for what the page does not show yet, `ask` fetches it, and
-// `show` shows an answer as text; false: nothing will change any more. Returns {start, renew}.
-export function follow({ address, ask, show, every, whileHidden }) {
-  let stream = null, heardAt = 0, pause = AGAIN, notBefore = 0, isSettled = false;
+// `show` shows an answer as text; false: nothing will change by itself any more. `isSettled`: that is so
+// from the beginning; `isOfPage` as in poll.js. Returns {start, renew}.
+export function follow({ address, ask, show, every, whileHidden, isOfPage = true, isSettled = false }) {
+  let stream = null, heardAt = 0, pause = AGAIN, notBefore = 0;
 
   const hear = () => (heardAt = Date.now());
-  const polling = poll(asked, every, whileHidden, () => stream !== null);
+  const polling = poll(asked, every, { whileHidden, isHeld: () => stream !== null, isOfPage });
 
   async function asked() {
     isSettled = show(await ask(address())) === false;
@@ -51,7 +52,16 @@ export function follow({ address, ask, show, every, whileHidden }) {
     polling.start();
   }
 
-  document.addEventListener("visibilitychange", () => document.hidden && close());
+  // Something that is settled may have been deleted or resumed elsewhere: ask once when the reader comes back.
+  function look() {
+    if (!isSettled || document.hidden) return;
+    isSettled = false; // until that is answered
+    polling.start();
+  }
+
+  document.addEventListener("visibilitychange", () => (document.hidden ? close() : look()));
+  addEventListener("focus", look);
+  if (isOfPage) document.addEventListener("gone", close);
   addEventListener("pagehide", close);
   addEventListener("pageshow", ({ persisted }) => persisted && renew());
   setInterval(() => stream && Date.now() - heardAt > SILENT && lose(), SILENT / 5);
@@ -64,7 +74,8 @@ export function follow({ address, ask, show, every, whileHidden }) {
     if (!stream) polling.start();
   }
 
-  renew();
+  if (isSettled) polling.stop();
+  else renew();
   return {
     renew,
     // Go on, also where nothing was to change any more.

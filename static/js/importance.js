@@ -8,6 +8,7 @@ export class Importance {
   constructor(section, relations) {
     this.relations = relations;
     this.address = section.dataset.importance;
+    this.isOfIds = !section.dataset.source; // a comparison names its operations
     this.card = section.querySelector(".relation-importance");
     this.note = this.card.querySelector("[data-importance-note]");
     this.rows = this.card.querySelector("[data-shares]");
@@ -37,6 +38,7 @@ export class Importance {
   async compute() {
     const { target } = this.relations.view;
     const address = new URL(this.address, location.href);
+    if (this.isOfIds) address.searchParams.set("ids", this.relations.data.operations.map((each) => each.operation_id));
     if (target) address.searchParams.set("target", target);
     this.button.hidden = true;
     this.show([], "Computing…");

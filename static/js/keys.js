@@ -26,7 +26,7 @@ function move(by) {
 // On a row of the list, or on the page of one operation.
 function act(action) {
   const scope = current() || document.getElementById("operation");
-  scope?.querySelector(`[data-action="${action}"]`)?.click();
+  scope?.querySelector(`[data-action="${action}"]:not([inert])`)?.click();
 }
 
 function search() {
@@ -38,7 +38,7 @@ function search() {
 
 const KEYS = {
   "/": search,
-  n: () => location.assign("/operations/new"),
+  n: () => "maySubmit" in document.body.dataset && location.assign("/operations/new"),
   g: () => (wentAt = Date.now()),
   j: () => move(1),
   k: () => move(-1),

@@ -31,8 +31,7 @@ function show(text) {
   }
   for (const id of answer.gone) {
     const row = list.querySelector(`tr[data-id="${CSS.escape(id)}"]`);
-    row?.classList.add("gone"); // it keeps its place, so that nothing moves under the cursor
-    row?.querySelectorAll("input, .cell-action a").forEach((each) => each.remove());
+    if (row && !row.classList.contains("gone")) showGone(row);
   }
   for (const [tab, count] of Object.entries(answer.counts)) {
     const badge = document.querySelector(`[data-count="${tab}"]`);
@@ -43,6 +42,16 @@ function show(text) {
   const waiting = document.getElementById("new-ones");
   waiting.hidden = answer.new === 0;
   waiting.querySelector("[data-new]").textContent = answer.new > 99 ? "99+" : answer.new;
+}
+
+// It keeps its place, so that nothing moves under the cursor.
+function showGone(row) {
+  row.classList.add("gone");
+  row.querySelectorAll("input, .cell-action a").forEach((each) => each.remove());
+  const note = document.createElement("span");
+  note.className = "gone-note";
+  note.textContent = "deleted";
+  row.querySelector(".cell-name .cell-line").append(note);
 }
 
 // The box in front stays: it may be ticked, or have the focus.

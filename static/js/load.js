@@ -18,6 +18,10 @@ class LoadChart extends Plot {
     return { tables, series };
   }
 
+  whyEmpty() {
+    return this.curves.some(({ values }) => values.some((value) => value !== null)) ? "" : "No points: no sample has this value.";
+  }
+
   describe() {
     return this.curves.map(({ label, values }) => {
       const value = values.findLast((each) => each !== null) ?? null;

@@ -6,6 +6,7 @@ const MAX_ROWS = 10_000; // in the page, if chunks have fewer; beyond, those at 
 const AROUND = 2; // lines around a match
 const TYPING_MS = 300;
 const EDGE = 200; // pixels from an edge at which more is loaded
+const AGAIN_MS = 5000; // until the log is loaded again after a request that failed
 
 export class LogViewer {
   constructor(root) {
@@ -34,16 +35,29 @@ export class LogViewer {
     return Boolean(search.value || level.value);
   }
 
-  // Takes note of the newest chunk; loads what is new where the end is shown.
-  announce(newest) {
+  // Takes note of the newest chunk, and whether none will follow; loads what is new where the end is shown.
+  announce(newest, isOver) {
+    this.empty.textContent = isOver ? "No output." : "No output yet.";
     if (newest <= this.newest) return;
     this.newest = newest;
     if (this.isPaused) this.count.textContent = "Paused; there is new output.";
     else this._do(() => (this.isSearch ? this.follow.checked && this._search() : this._more()));
   }
 
+  // The operation was deleted: the log stays as it is.
+  end() {
+    this.isEnded = true;
+    clearTimeout(this.again);
+    this.count.textContent = "";
+  }
+
   _do(what) {
-    this.work = this.work.then(what).catch(() => (this.count.textContent = "The log could not be loaded."));
+    this.work = this.work.then(what).catch(() => {
+      if (this.isEnded) return;
+      this.count.textContent = "The log could not be loaded; trying again.";
+      clearTimeout(this.again);
+      this.again = setTimeout(() => this.isPaused || this.reload(), AGAIN_MS);
+    });
     return this.work;
   }
 
@@ -128,7 +142,7 @@ export class LogViewer {
     this.list.replaceChildren(...this._rows(found.lines));
     [this.first, this.last] = [found.first_id, found.last_id];
     [this.hasBefore, this.hasAfter] = [found.has_before, found.has_after];
-    this.empty.hidden = this.list.childElementCount > 0;
+    this.empty.hidden = this.isSearch || this.list.childElementCount > 0;
   }
 
   _rows(lines) {

@@ -20,8 +20,8 @@ export function followCounts() {
   if (isFollowed) return;
   isFollowed = true;
   if (document.querySelector("[data-refresh]")) {
-    poll(async () => showCounts(await getJSON(ADDRESS)), EVERY);
+    poll(async () => showCounts(await getJSON(ADDRESS)), EVERY, { isOfPage: false });
   } else {
-    follow({ address: () => ADDRESS, ask: getText, show: (text) => showCounts(JSON.parse(text)), every: EVERY });
+    follow({ address: () => ADDRESS, ask: getText, show: (text) => showCounts(JSON.parse(text)), every: EVERY, isOfPage: false });
   }
 }

@@ -11,6 +11,49 @@ document.addEventListener("change", (event) => {
   if (event.target.matches("[data-upload]") && event.target.files.length) send(event.target);
 });
 
+// A setting that is chosen to be changed comes from below to the others. Not at once: arrow keys change a
+// closed list, too.
+document.addEventListener("click", ({ target }) => {
+  if (target.closest("[data-show-setting]")) showSetting(document.querySelector("[data-other-setting]"));
+});
+
+document.addEventListener("keydown", (event) => {
+  if (event.key !== "Enter" || !event.target.matches("[data-other-setting]") || !event.target.value) return;
+  event.preventDefault(); // the form is not submitted
+  showSetting(event.target);
+});
+
+function showSetting(choice) {
+  if (!choice.value) return choice.focus();
+  const field = document.querySelector(`.advanced [data-field="${CSS.escape(choice.value)}"]`);
+  const option = choice.selectedOptions[0];
+  field.querySelector("[data-label]").textContent = option.dataset.label;
+  document.querySelector("[data-chosen-settings]").append(field);
+  option.remove();
+  choice.value = "";
+  field.querySelector("input, select, textarea").focus();
+}
+
+// Another row for a field of a study: the last one again, blank, with the next number.
+document.addEventListener("click", ({ target }) => {
+  const button = target.closest("[data-add-try]");
+  if (!button) return;
+  const rows = button.parentElement.querySelector("[data-try-rows]"), number = rows.children.length;
+  const row = rows.lastElementChild.cloneNode(true);
+  row.setAttribute("aria-label", `Field ${number + 1} to try`);
+  for (const element of row.querySelectorAll("[name], [for]")) {
+    for (const name of ["id", "name", "for"]) {
+      const text = element.getAttribute(name);
+      if (text) element.setAttribute(name, text.replace(/([.-])\d+(?=\.|$)/, `$1${number}`));
+    }
+    if (element.matches("input")) element.value = "";
+    else if (element.matches("select")) element.selectedIndex = 0;
+  }
+  rows.append(row);
+  button.hidden = number + 1 >= Number(button.dataset.max);
+  row.querySelector("select").focus();
+});
+
 async function send(input) {
   const state = document.querySelector("[data-upload-state]");
   const file = input.files[0];

@@ -4,6 +4,8 @@ const KEY = "trainops-notifications";
 const ENDED = ["COMPLETED", "FAILED", "CANCELLED"];
 const COLOURS = { RUNNING: "#066fd1", COMPLETED: "#2fb344", FAILED: "#d63939", CANCELLED: "#f76707" };
 
+export const phaseOf = (state) => (ENDED.includes(state) ? "ended" : state === "RUNNING" ? "running" : "waiting");
+
 export const isSupported = () => "Notification" in window && window.isSecureContext;
 
 export const isOn = () =>

@@ -5,8 +5,8 @@ import { follow } from "./follow.js";
 import { LogViewer } from "./log.js";
 import { Media } from "./media.js";
 import { followCounts, showCounts } from "./menu.js";
-import { isOn, notifyOfEnd, showInTab } from "./notify.js";
-import { swap } from "./swap.js";
+import { isOn, notifyOfEnd, phaseOf, showInTab } from "./notify.js";
+import { digestsOf, takeParts } from "./parts.js";
 import { startTabs } from "./tabs.js";
 
 const EVERY = 1500;
@@ -21,38 +21,36 @@ const last = { points: 0 };
 async function draw(part) {
   if (!part.dataset.script) return;
   const script = await import(part.dataset.script);
-  script.draw(part);
+  script.draw(part, charts.only);
 }
 
-const partsOfPage = () => [...page.querySelectorAll("[data-part]")];
-
 function address() {
-  const have = partsOfPage().map((part) => `${part.dataset.part}:${part.dataset.digest}`).join(",");
-  return `${page.dataset.live}?${new URLSearchParams({ have, points: last.points })}`;
+  return `${page.dataset.live}?${new URLSearchParams({ have: digestsOf(page), points: last.points })}`;
 }
 
 function show(text) {
   const answer = JSON.parse(text);
-  for (const part of partsOfPage()) {
-    const newest = answer.parts[part.dataset.part];
-    if (!newest) continue;
-    part.dataset.digest = newest.digest;
-    swap(part, newest.html);
-    draw(part);
-  }
+  takeParts(page, answer.parts, draw);
   notifyOfEnd(title, page.dataset.id, page.dataset.state, answer.state);
   showInTab(title, answer.state, answer.percent);
   page.dataset.state = answer.state;
   last.points = answer.points.last;
-  log.announce(answer.log);
+  log.announce(answer.log, answer.settled);
   media.announce(answer.media);
   charts.add(answer.points, answer.standing);
+  charts.explain(phaseOf(answer.state));
+  document.dispatchEvent(new Event("measured")); // for panels
   showCounts(answer.menu);
   if (answer.settled) followCounts(); // nothing else is followed any more
   return !answer.settled;
 }
 
 page.querySelectorAll("[data-script]").forEach(draw);
+charts.explain(phaseOf(page.dataset.state));
 startTabs(document.querySelector("[data-hash-tabs]"));
+document.addEventListener("gone", () => {
+  showInTab(title, "DELETED", 0);
+  log.end();
+});
 const following = follow({ address, ask: getText, show, every: EVERY, whileHidden: isOn });
 document.addEventListener("acted", following.start); // after a resume a settled page lives again

@@ -2,6 +2,7 @@
 import "./clock.js";
 import "./copy.js";
 import "./dialogs.js";
+import "./gone.js";
 import "./keys.js";
 import { followCounts } from "./menu.js";
 import { refresh } from "./refresh.js";

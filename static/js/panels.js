@@ -9,8 +9,9 @@ export class Panels {
     this.grid = section.querySelector("#chart-grid");
     this.template = section.querySelector("#chart-card");
     this.unit = section.dataset.unit || "step";
-    this.view = readView();
-    this.choice = new PanelChoice();
+    this.xName = section.dataset.axisParameter ?? "x";
+    this.view = readView(this.xName);
+    this.choice = new PanelChoice(section.dataset.first, () => this.arrange());
     this.cards = new Map(); // chart name → Plot
     this.seen = new IntersectionObserver((entries) => this.reveal(entries), { rootMargin: "150px" });
     this.startTools();
@@ -42,14 +43,14 @@ export class Panels {
 
   change(changes) {
     Object.assign(this.view, changes);
-    writeView(this.view);
+    writeView(this.view, this.xName);
     this.each((chart) => ("x" in changes ? chart.rebuild() : chart.draw()));
   }
 
   setLog(name, isOn) {
     if (isOn) this.view.log.add(name);
     else this.view.log.delete(name);
-    writeView(this.view);
+    writeView(this.view, this.xName);
     this.cards.get(name).rebuild();
   }
 
@@ -91,6 +92,12 @@ export class Panels {
     button.hidden = !number;
     button.textContent = `Show ${number} hidden`;
     this.section.querySelector("#chart-tools").hidden = !names.length;
+  }
+
+  // Shows only the charts whose names contain the text, as if it had been typed.
+  find(text) {
+    this.section.querySelector("#chart-search").value = text;
+    this.arrange();
   }
 
   gridOf() {

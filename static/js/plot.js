@@ -1,6 +1,7 @@
 // A card with one plot: a title, a menu, a canvas with a cursor, and a note for screen readers.
-// Subclasses have plan(): {tables, series} for uPlot.join, and describe(): the text of the note.
-import { axisName, axisOptions, placeText } from "./axis.js";
+// Subclasses have plan(): {tables, series} for uPlot.join, describe(): the text of the note, and
+// whyEmpty(): why there are no points; empty if there are some.
+import { axisName, axisOptions, endsAround, placeText } from "./axis.js";
 import { startMenu } from "./chart_menu.js";
 import { colour } from "./colours.js";
 import { steer } from "./steering.js";
@@ -82,7 +83,7 @@ export class Plot {
       height: this.height,
       padding: [12, RIGHT, 0, 0],
       scales: {
-        x: { time: axis === "time", range: (_, low, high) => view.zoom ?? [low, high] },
+        x: { time: axis === "time", range: (plot, low, high) => view.zoom ?? endsOf(plot.data[0], axis) ?? [low, high] },
         y: { distr: this.isLog ? 3 : 1 },
       },
       axes: [
@@ -140,6 +141,12 @@ export class Plot {
     return { place: `${axisName(axis, unit)} ${placeText(axis, this.plot.data[0][idx])}`, values };
   }
 
+  // The newest of some points, as text.
+  newestOf(points) {
+    const { step, value } = points.reduce((a, b) => (b.step >= a.step ? b : a));
+    return `${value === null ? "not finite" : this.format(value)} at step ${step}`;
+  }
+
   // The names in the legend hide and show their curves, also by the keyboard.
   startLegend(series) {
     const rows = this.body.querySelectorAll(".u-legend .u-series");
@@ -157,21 +164,31 @@ export class Plot {
     });
   }
 
+  // Why nothing is drawn; empty if something is.
+  get emptiness() {
+    if (this.plot.data.slice(1).some((values) => values.some((value) => value != null))) return "";
+    if (this.whyEmpty()) return this.whyEmpty();
+    return this.isLog ? "No positive values for a logarithmic scale." : "No finite values: only NaN or infinity.";
+  }
+
   // For those who do not see the picture; and for all, why there is none.
   note() {
-    const text = this.describe();
+    const { emptiness } = this, text = [this.describe(), emptiness].filter(Boolean).join(". ");
     this.card.querySelector(".chart-note").textContent = text;
     const canvas = this.body.querySelector("canvas");
     canvas.setAttribute("role", "img");
     canvas.setAttribute("aria-label", `Curve of ${this.name}. ${text}`);
     this.body.setAttribute("aria-label", `Chart of ${this.title}. Arrow keys move the cursor, + and - zoom.`);
     const empty = this.card.querySelector(".chart-empty");
-    empty.hidden = this.plot.data.slice(1).some((values) => values.some((value) => value != null));
-    empty.textContent = this.isLog ? "No positive values for a logarithmic scale." : "No finite values: only NaN or infinity.";
+    empty.hidden = !emptiness;
+    empty.textContent = emptiness;
   }
 }
 
 const shapeOf = (series) => JSON.stringify(series.map(({ label, stroke, points }) => [label, stroke, points?.show]));
+
+// The ends of an axis with a single place; undefined with more, or none.
+const endsOf = (places, axis) => (places.length === 1 ? endsAround(axis, places[0]) : undefined);
 
 // A logarithmic scale has no place for values that are not positive.
 export const onScale = (value, isLog) => (isLog && value !== null && value <= 0 ? null : value);

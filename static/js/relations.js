@@ -245,7 +245,7 @@ function tints(place, dimension, texts) {
 }
 
 const section = document.getElementById("relations");
-const relations = new Relations(section);
+export const relations = new Relations(section);
 const embedded = document.getElementById("relations-data");
 if (embedded) relations.take(JSON.parse(embedded.textContent));
 else {
@@ -254,5 +254,7 @@ else {
     relations.take(data);
     return data.is_active;
   };
-  poll(load, EVERY).now();
+  const asking = poll(load, EVERY);
+  for (const name of ["acted", "resumed"]) document.addEventListener(name, asking.start); // more values to come
+  asking.now();
 }

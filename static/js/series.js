@@ -19,6 +19,22 @@ export function divide(points, standing) {
   return { live: live.sort(byStep), retired: [...retired.values()].map((each) => each.sort(byStep)) };
 }
 
+// Columns x and y, x rising. `hasPauses`: between two attempts is a gap.
+export function tableOf(points, values, placeOf, hasPauses) {
+  const xs = [], ys = [];
+  points.forEach((point, i) => {
+    const x = placeOf(point), last = xs.at(-1);
+    if (x === null || x <= last) return;
+    if (hasPauses && i && points[i - 1].attempt !== point.attempt && last !== undefined) {
+      xs.push((last + x) / 2);
+      ys.push(null);
+    }
+    xs.push(x);
+    ys.push(values[i]);
+  });
+  return [xs, ys];
+}
+
 // Exponential moving average with its start corrected; 0 returns the values as they are.
 export function smooth(values, weight) {
   if (!weight) return values;
@@ -62,6 +78,9 @@ export const chartOf = (name) => name.replace(/^(train|val|test|evaluation)_/, "
 
 // Measured points of the speed and the GPU, which have a group of charts of their own.
 export const isSystem = (name) => name.startsWith("system/");
+
+// Of one client of several that train together.
+export const isOfClient = (name) => name.startsWith("clients/");
 
 // Counts that only rise and say little as a curve.
 const COUNTERS = new Set(["episodes", "environment_steps", "updates", "global_step", "steps", "samples_seen", "tokens_seen"]);

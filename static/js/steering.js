@@ -23,6 +23,11 @@ const KEYS = {
 // To a point of the window; without a cursor, from its end.
 function move(chart, by) {
   const { plot } = chart;
+  const said = chart.card.querySelector(".chart-said");
+  if (chart.emptiness) {
+    said.textContent = chart.emptiness;
+    return;
+  }
   const [xs] = plot.data, { min, max } = plot.scales.x;
   const first = xs.findIndex((x) => x >= min), last = xs.findLastIndex((x) => x <= max);
   if (first < 0 || last < first) return;
@@ -30,8 +35,7 @@ function move(chart, by) {
   const to = Math.min(last, Math.max(first, from + by));
   plot.setCursor({ left: plot.valToPos(xs[to], "x"), top: plot.over.clientHeight / 2 });
   const { place, values } = chart.readings();
-  const said = [place, ...values.map(({ name, text }) => `${name} ${text}`)].join(", ");
-  chart.card.querySelector(".chart-said").textContent = said;
+  said.textContent = [place, ...values.map(({ name, text }) => `${name} ${text}`)].join(", ");
 }
 
 // Around the cursor, or the middle of the window; by 0.5 into half of it.

@@ -2,9 +2,10 @@
 // logarithmic scale.
 import { AXES } from "./axis.js";
 
-export function readView() {
+// `xName`: the parameter of the x axis.
+export function readView(xName) {
   const query = new URLSearchParams(location.search);
-  const x = AXES.includes(query.get("x")) ? query.get("x") : "step";
+  const x = AXES.includes(query.get(xName)) ? query.get(xName) : "step";
   const smooth = Math.min(0.98, Math.max(0, Number(query.get("smooth")) || 0));
   const log = new Set((query.get("log") ?? "").split(",").filter(Boolean));
   return { x, smooth, log, zoom: windowOf(query.get("zoom") ?? "") };
@@ -17,9 +18,9 @@ function windowOf(text) {
 }
 
 // The other parameters stay as they are.
-export function writeView({ x, smooth, log, zoom }) {
+export function writeView({ x, smooth, log, zoom }, xName) {
   const query = new URLSearchParams(location.search);
-  const values = { x: x === "step" ? "" : x, smooth: smooth || "", log: [...log].join(","), zoom: zoom?.join(":") };
+  const values = { [xName]: x === "step" ? "" : x, smooth: smooth || "", log: [...log].join(","), zoom: zoom?.join(":") };
   for (const [name, value] of Object.entries(values)) {
     if (value) query.set(name, value);
     else query.delete(name);

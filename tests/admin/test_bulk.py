@@ -1,5 +1,7 @@
 """Actions on several rows: a first POST asks and names who is skipped, a second one does."""
 
+import re
+
 import pytest
 from django.test import Client
 
@@ -45,6 +47,9 @@ def test_the_first_post_asks_and_does_nothing(operator, two):
     text = page.content.decode()
     assert "Resume 1 operation?" in text
     assert "it belongs to carla" in text
+    assert "continue from the latest checkpoints" in text
+    for label in (r"Resume\s*</button>", r"Cancel\s*</a>"):
+        assert re.search(rf">\s*{label}", text)
     assert text.count('name="_selected_action"') == 1 and f'value="{two[0].pk}"' in text
     assert states() == {State.CANCELLED}
 

@@ -8,6 +8,7 @@ from apps.checkpoints.models import Checkpoint
 from apps.operations.lifecycle import State
 from apps.operations.models import Operation
 from apps.operations.requests import services
+from tests.api import forks
 from tests.api.answers import data, error
 from tests.api.saved import CHANGED, CHANGED_FILE, damage, saved
 from tests.operations.rows import in_state
@@ -23,6 +24,11 @@ def operation(operator):
     operation.row.update(config=constant, config_given=constant)
     saved(operation, step=10, epoch=2)
     return operation
+
+
+@pytest.fixture
+def begun(monkeypatch):
+    return forks.begun(monkeypatch)
 
 
 def test_a_preview_says_what_would_happen(operator, operation):
@@ -150,6 +156,87 @@ def test_a_wrong_preview_names_the_field(operator, operation, code, body, field)
     assert field in error(refused, 400, code)["details"]["fields"]
 
 
+EXTENSION = {"to": 70}
+
+
+def test_previews_say_that_the_job_declared_a_resume_uncertain(operator, operation):
+    path = f"operations/{operation.pk}/preview"
+    receipt = {"step": 0, "checkpoint": None, "exact": True, "items": []}
+    for number, uncertain in ((1, {}), (2, {"train": "the loader has no state"})):
+        operation.attempts.create(number=number, receipt=receipt | {"uncertain": uncertain})
+        operation.attempts.create(number=number + 9)  # one that has not started yet
+        extension = data(operator.post(path, {"verb": "extend", **EXTENSION}))["notes"]
+        resumed = data(resume_preview(operator, operation))["notes"]
+        for notes in (extension, resumed):
+            is_said = "It may not be exact: train: the loader has no state." in notes
+            assert is_said == bool(uncertain)
+        assert ("weights of a training" in " ".join(extension)) == (not uncertain)
+
+
+@pytest.mark.parametrize(
+    ("verb", "body"), [("fork", {"config": {"epochs": 70}}), ("extend", EXTENSION)]
+)
+def test_a_preview_under_changed_code_names_the_files_and_promises_nothing(
+    operator, operation, verb, body
+):
+    path = f"operations/{operation.pk}/preview"
+    assert data(operator.post(path, {"verb": verb, **body}))["changed_files"] == []
+    saved(operation, step=20, environment=CHANGED)
+    preview = data(operator.post(path, {"verb": verb, **body}))
+    assert preview["changed_files"] == [CHANGED_FILE]
+    notes = " ".join(preview["notes"])
+    assert f"not exact: these files of the recipe on this server differ: {CHANGED_FILE}." in notes
+    assert "weights of a training" not in notes and "continues exactly" not in notes
+    assert "It runs to 70 epochs." in notes
+
+
+def test_a_preview_of_a_warm_start_names_changed_files_and_asks_nothing(operator, operation):
+    saved(operation, step=20, environment=CHANGED)
+    path = f"operations/{operation.pk}/preview"
+    preview = data(operator.post(path, {"verb": "warm_start"}))
+    assert preview["changed_files"] == [CHANGED_FILE]
+    assert CHANGED_FILE in preview["notes"][1] and "only the weights" in preview["notes"][1]
+    fields = error(
+        operator.post(f"operations/{operation.pk}/warm-start", {"accept_inexact": True}),
+        400, "VALIDATION_ERROR",
+    )["details"]["fields"]  # fmt: skip
+    assert "accept_inexact" in fields
+
+
+@pytest.mark.parametrize(("verb", "body"), [("fork", {}), ("extend", EXTENSION)])
+def test_a_fork_under_changed_code_is_refused_until_that_is_accepted(
+    operator, operation, begun, verb, body
+):
+    newest = saved(operation, step=20, environment=CHANGED)
+    path = f"operations/{operation.pk}/{verb}"
+    refused = error(operator.post(path, body), 409, "CODE_CHANGED")
+    assert CHANGED_FILE in refused["message"]
+    assert refused["details"] == {"changed_files": [CHANGED_FILE], "checkpoint_id": newest.pk}
+    assert Operation.objects.count() == 1
+    data(operator.post(path, body | {"accept_inexact": True}), 202)
+    assert Operation.objects.count() == 2 and len(begun) == 1
+
+
+def test_a_fork_that_requires_exactness_is_refused_under_changed_code(operator, operation, begun):
+    saved(operation, step=20, environment=CHANGED)
+    body = {"config": {"exact": "required"}}
+    for path, more in (
+        ("fork", {}),
+        ("fork", {"accept_inexact": True}),
+        ("preview", {"verb": "fork"}),
+    ):
+        refused = operator.post(f"operations/{operation.pk}/{path}", body | more)
+        fields = error(refused, 400, "INVALID_CONFIG")["details"]["fields"]
+        assert CHANGED_FILE in fields["exact"] and "allowed: reported" in fields["exact"]
+    assert Operation.objects.count() == 1 and not begun
+
+
+def test_a_fork_from_a_checkpoint_of_the_code_of_today_asks_nothing(operator, operation, begun):
+    older = Checkpoint.objects.get()
+    saved(operation, step=20, environment=CHANGED)
+    data(operator.post(f"operations/{operation.pk}/fork", {"checkpoint_id": older.pk}), 202)
+
+
 @pytest.mark.parametrize("verb", ["fork", "extend", "warm-start"])
 def test_each_needs_an_operation_and_a_checkpoint(operator, operation, verb):
     body = {"to": 500} if verb == "extend" else {}
@@ -164,3 +251,83 @@ def test_an_extension_takes_no_config(operator, operation):
     body = {"to": 500, "config": {"epochs": 3}}
     refused = operator.post(f"operations/{operation.pk}/extend", body)
     assert "config" in error(refused, 400, "VALIDATION_ERROR")["details"]["fields"]
+
+
+def test_previews_of_forks_promise_nothing_where_the_source_was_continued_inexactly(
+    operator, operation
+):
+    path = f"operations/{operation.pk}/preview"
+    before = Checkpoint.objects.get().artifacts_path.partition("/")[2]
+    first = {"step": 0, "checkpoint": None, "exact": True, "items": []}
+    operation.attempts.create(number=1, receipt=first)
+    resumed = {"step": 10, "checkpoint": before, "exact": False, "items": []}
+    operation.attempts.create(number=2, receipt=resumed)
+    fork = in_state(State.CANCELLED, operator.user)
+    fork.row.update(config=operation.config, config_given=operation.config, forked_from=operation)
+    saved(fork, step=20, attempt=0)
+
+    def notes(of=operation, **more):
+        wanted = {"verb": "extend", "to": 70, **more}
+        return data(operator.post(f"operations/{of.pk}/preview", wanted))["notes"]
+
+    said = "The operation was continued inexactly before."
+    assert said not in notes() and "weights of a training" in " ".join(notes())
+    newest = saved(operation, step=20, attempt=2)
+    for each in (operation, fork):
+        assert said in notes(each) and "It runs to 70 epochs." in notes(each)
+        assert "weights of a training" not in " ".join(notes(each))
+    chosen = Checkpoint.objects.exclude(pk=newest.pk).get(operation=operation)
+    assert said not in notes(checkpoint_id=chosen.pk)
+    fork_alone = data(operator.post(path, {"verb": "fork"}))["notes"]
+    assert "continues exactly" not in " ".join(fork_alone)
+
+
+VARYING = "deterministic algorithms: off on a GPU (deterministic: false)"
+
+
+@pytest.mark.parametrize(
+    ("environment", "is_said"),
+    [
+        ({"device_type": "cuda", "deterministic": False}, True),
+        ({"device_type": "cuda", "deterministic": True}, False),
+        ({"device_type": "cpu", "deterministic": False}, False),
+        ({"device_type": "cuda"}, False),
+    ],
+)
+def test_previews_derive_uncertainty_of_earlier_versions_from_the_environment(
+    operator, operation, environment, is_said
+):
+    config = operation.config | {"deterministic": environment.get("deterministic", True)}
+    operation.row.update(config=config, config_given=config)
+    receipt = {"step": 0, "checkpoint": None, "exact": True, "items": []}
+    operation.attempts.create(number=1, receipt=receipt)
+    saved(operation, step=20, environment=environment)
+    wanted = {"verb": "extend", **EXTENSION}
+    extension = data(operator.post(f"operations/{operation.pk}/preview", wanted))["notes"]
+    resumed = data(resume_preview(operator, operation))["notes"]
+    for notes in (extension, resumed):
+        assert any(f"It may not be exact: {VARYING}" in note for note in notes) == is_said
+    assert ("weights of a training" in " ".join(extension)) == (not is_said)
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_said"),
+    [
+        ({"epochs": 70}, True),
+        ({"deterministic": True}, False),
+        ({"device": "cpu"}, False),
+        ({"device": "cpu", "epochs": 70}, False),
+    ],
+)
+def test_a_preview_of_a_fork_is_about_the_config_of_the_fork(operator, operation, changes, is_said):
+    varying = operation.config | {"deterministic": False}
+    operation.row.update(config=varying, config_given=varying)
+    loader = {"train": "the loader has no state"}
+    receipt = {"step": 0, "checkpoint": None, "exact": True, "items": [], "uncertain": loader}
+    operation.attempts.create(number=1, receipt=receipt)
+    saved(operation, step=20, environment={"device_type": "cuda", "deterministic": False})
+    wanted = {"verb": "fork", "config": changes}
+    notes = " ".join(data(operator.post(f"operations/{operation.pk}/preview", wanted))["notes"])
+    assert (VARYING in notes) == is_said
+    assert "train: the loader has no state." in notes
+    assert "weights of a training" not in notes and "continues exactly" not in notes

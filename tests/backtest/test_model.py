@@ -91,6 +91,7 @@ def with_another_future(table, bar):
     )
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_what_is_learned_is_traded_with_profit(tmp_path, model):
     job = run_through(backtest(waves(1000), tmp_path, model))

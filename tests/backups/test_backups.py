@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from apps.backups import database, making, restoring, snapshots
-from apps.backups.errors import Altered, Busy, DatabaseProblem, NotABackup
+from apps.backups.errors import Busy, DatabaseProblem, NotABackup
 from apps.backups.files import BackupFiles
 from apps.backups.store import opened
 from apps.checkpoints import services, storage
@@ -15,6 +15,7 @@ from apps.datasets import services as datasets
 from apps.operations.lifecycle import State
 from tests.api.saved import damage, saved
 from tests.operations.rows import in_state
+from trainops.encrypted_files import Altered
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.database]
 

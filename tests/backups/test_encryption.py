@@ -4,15 +4,23 @@ from io import BytesIO
 
 import pytest
 
-from apps.backups import encryption, making, restoring, snapshots
-from apps.backups.encryption import CHUNK_BYTES, HEADER_BYTES, TAG_BYTES, BackupKey, read_key
-from apps.backups.errors import Altered, KeyProblem, NotABackup
+from apps.backups import making, restoring, snapshots
+from apps.backups.errors import KeyProblem, NotABackup
 from apps.backups.files import BackupFiles
+from apps.backups.keys import BackupKey, read_key
 from apps.backups.store import opened
 from apps.checkpoints import storage
 from apps.operations.lifecycle import State
 from tests.api.saved import saved
 from tests.operations.rows import in_state
+from trainops.encrypted_files import (
+    CHUNK_BYTES,
+    HEADER_BYTES,
+    MAGIC,
+    TAG_BYTES,
+    Altered,
+    content_bytes,
+)  # fmt: skip
 
 NAME = "files/ab/abc"
 SIZES = [0, 1, CHUNK_BYTES - 1, CHUNK_BYTES, CHUNK_BYTES + 1, 2 * CHUNK_BYTES + 7]
@@ -40,13 +48,13 @@ def test_contents_of_every_size_are_read_as_written(size, key):
     content = content_of(size)
     encrypted = stored(key, content)
     assert read(key, encrypted) == content
-    assert encryption.content_bytes(len(encrypted)) == size
+    assert content_bytes(len(encrypted)) == size
     assert stored(key, content) != encrypted  # another salt
 
 
 def test_no_size_is_made_up_for_what_cannot_be_an_encrypted_file():
-    assert encryption.content_bytes(HEADER_BYTES + TAG_BYTES - 1) == -1
-    assert encryption.content_bytes(0) == -1
+    assert content_bytes(HEADER_BYTES + TAG_BYTES - 1) == -1
+    assert content_bytes(0) == -1
 
 
 @pytest.mark.parametrize("at", [0, HEADER_BYTES - 1, HEADER_BYTES, HEADER_BYTES + CHUNK_BYTES, -1])
@@ -95,7 +103,7 @@ def test_one_chunk_at_a_time_is_read(key):
     source = Source(stored(key, content_of(4 * CHUNK_BYTES)))
     assert key.decrypted(source, NAME).read(10) == content_of(10)
     assert source.tell() == HEADER_BYTES + 2 * (CHUNK_BYTES + TAG_BYTES)
-    assert next(key.encrypted(Source(b"1"), NAME)).startswith(encryption.MAGIC)
+    assert next(key.encrypted(Source(b"1"), NAME)).startswith(MAGIC)
 
 
 @pytest.mark.parametrize("text", ["", "ab" * 31, "no key", "ab" * 33, "é"])

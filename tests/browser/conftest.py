@@ -3,11 +3,14 @@
 import os
 
 import pytest
+from django.contrib.auth.models import User
 from django.core.cache import cache
 from django.test import Client
 from playwright.sync_api import Page, expect, sync_playwright
 
 from tests.pages import making
+
+pytest.register_assert_rewrite("tests.browser.journeys")
 
 ARGUMENTS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
@@ -81,15 +84,15 @@ def ana(transactional_db, settings, tmp_path):
 
 @pytest.fixture
 def open_page(chromium, live_server, ana):
-    """Return a function that opens a page as ana: open_page("/workers/", width, theme, zone)."""
+    """Return a function that opens a page: open_page("/workers/", width, theme, zone, user=ana)."""
     contexts, complaints = [], []
-    client = Client()
-    client.force_login(ana)
-    cookie = client.cookies["sessionid"].value
 
     def open_page(
-        path: str = "/", viewport=WIDE, scheme: str = "light", zone: str | None = None
+        path: str = "/", viewport=WIDE, scheme="light", zone: str | None = None, *, user: User = ana
     ) -> Page:
+        client = Client()
+        client.force_login(user)
+        cookie = client.cookies["sessionid"].value
         context = chromium.new_context(
             viewport=viewport, color_scheme=scheme, timezone_id=zone, base_url=live_server.url
         )

@@ -3,10 +3,13 @@
 import re
 
 import pytest
+from django.test import Client
 from django.utils import timezone
 from playwright.sync_api import expect
 
-from apps.operations.models import MetricPoint
+from apps.operations.models import ChartChoice, MetricPoint
+from apps.workers.models import LoadSample, Worker
+from tests.browser.conftest import settled
 from tests.browser.test_operation import canvas, path, picture, until_changed
 from tests.pages import making
 
@@ -99,6 +102,17 @@ def test_a_tooltip_shows_the_values_at_the_cursor_and_all_charts_follow(open_pag
     expect(tooltip).to_be_hidden()
 
 
+@pytest.mark.usefixtures("ana")
+def test_a_single_point_in_time_is_in_the_middle(open_page):
+    Worker.objects.create(worker_id="w-1")
+    LoadSample.objects.create(worker_id="w-1", cpu_percent=12.5, memory_bytes=2**30)
+    page = open_page("/workers/w-1/load")
+    over = page.locator(".u-over").first
+    over.wait_for()
+    over.hover()  # at its middle
+    expect(page.get_by_test_id("tooltip").first).to_contain_text("12.5")
+
+
 def test_axes_are_those_that_the_operation_counts(open_page, running):
     page = opened(open_page, running)
     axis = page.get_by_test_id("x-axis")
@@ -129,6 +143,33 @@ def test_a_chart_of_nan_only_says_so(open_page, running):
     chart(page, "broken").locator("[data-log-scale]").check()
     expect(chart(page, "broken").locator(".chart-empty")).to_contain_text("logarithmic")
     expect(chart(page).locator(".chart-empty")).to_be_hidden()
+
+
+def test_a_chart_without_points_says_why_and_says_it_to_screen_readers(open_page, running):
+    MetricPoint.objects.filter(operation=running, name="epoch").update(attempt=7)  # discarded
+    page = opened(open_page, running)
+    page.get_by_test_id("x-axis").select_option("epoch")
+    why = "No points over this x axis: no epoch was counted."
+    expect(chart(page).locator(".chart-empty")).to_have_text(why)
+    expect(canvas(page, "loss")).to_have_attribute("aria-label", re.compile(re.escape(why)))
+    chart(page).locator(".chart-body").focus()
+    page.keyboard.press("ArrowLeft")
+    expect(chart(page).locator(".chart-said")).to_have_text(why)
+
+
+def test_the_page_says_why_there_is_no_chart(open_page, ana):
+    operation = making.operation(ana)
+    page = open_page(operation.get_absolute_url())
+    note = page.get_by_test_id("no-points")
+    expect(note).to_have_text("No points yet: the operation is not running.")
+    making.attempt(operation)
+    lease = timezone.now() + timezone.timedelta(minutes=5)
+    operation.row.update(state="RUNNING", attempt=1, worker_id="w", lease_expires_at=lease)
+    expect(note).to_have_text("No points yet: the first ones come after the first steps.")
+    operation.row.update(state="FAILED", finished_at=timezone.now(), lease_expires_at=None)
+    expect(note).to_have_text("No points: nothing was measured.")
+    page.goto(f"/compare/?ids={operation.pk},{making.operation(ana, 'COMPLETED').pk}")
+    expect(note).to_have_text("No points: nothing was measured.")
 
 
 def test_the_dashed_note_is_shown_with_dashed_points_only(open_page, running):
@@ -200,6 +241,121 @@ def test_charts_are_hidden_pinned_and_moved_and_stay_so(open_page, running):
     page.reload()
     canvas(page, "loss").wait_for()
     assert order_of(page) == ["extra", "accuracy", "loss"]
+    other = opened(open_page, running)  # another browser
+    settled(other)
+    assert order_of(other) == ["extra", "accuracy", "loss"]
+
+
+def without_answer(route):
+    route.abort()
+
+
+def unavailable(route):
+    route.fulfill(status=503, content_type="text/html", body="Service unavailable")
+
+
+def signed_out(route):
+    route.fulfill(status=403, json={"level": "error", "message": "This form has expired."})
+
+
+@pytest.mark.parametrize("fails", [without_answer, unavailable, signed_out])
+def test_a_choice_that_the_server_did_not_store_is_sent_with_the_next_page(
+    open_page, running, ana, fails
+):
+    page = opened(open_page, running)
+    settled(page)
+    hide_in_vain(page, "accuracy", fails)
+    with page.expect_response(is_stored) as sent:
+        page.reload()
+    assert sent.value.json()["choice"]["hidden"] == ["accuracy"]
+    other = opened(open_page, running)
+    settled(other)
+    assert order_of(other) == ["loss"]
+
+
+def hide_in_vain(page, name, fails):
+    """Hide a chart; the server does not store this choice, but those that follow."""
+    page.route("**/charts/choice", fails, times=1)
+    with page.expect_request("**/charts/choice"):
+        pick(page, name, "Hide")
+
+
+def is_stored(response):
+    return response.url.endswith("/charts/choice") and response.ok
+
+
+def test_a_choice_made_before_the_server_answered_is_a_change_of_that_of_the_server(
+    open_page, running, ana
+):
+    page = open_page("about:blank")
+    ChartChoice.objects.create(user=ana, pinned=["accuracy"], hidden=["other"])
+    page.route("**/charts/choice?*", without_answer)
+    page.goto(f"/operations/{running.pk}/")
+    canvas(page, "loss").wait_for()
+    settled(page)
+    with page.expect_response(is_stored):
+        pick(page, "loss", "Hide")
+    expect(page.locator("#chart-grid .pinned")).to_have_attribute("data-chart", "accuracy")
+    chosen = ChartChoice.objects.get()
+    assert chosen.pinned == ["accuracy"] and chosen.hidden == ["other", "loss"]
+
+
+def test_a_choice_that_cannot_be_stored_is_dropped(open_page, running, ana):
+    page = opened(open_page, running)
+    settled(page)
+    refusal = {"errors": {"hide": ["got 1001 charts; allowed: up to 1000"]}}
+    page.route("**/charts/choice", lambda route: route.fulfill(status=400, json=refusal))
+    pick(page, "accuracy", "Hide")
+    expect(chart(page, "accuracy")).to_be_visible()
+    page.unroute("**/charts/choice")
+    with page.expect_response("**/charts/choice?*"):
+        page.reload()
+    settled(page)
+    assert order_of(page) == ["loss", "accuracy"] and not ChartChoice.objects.exists()
+
+
+def test_a_choice_is_not_that_of_the_next_user_of_the_browser(open_page, running, ana):
+    page = opened(open_page, running)
+    settled(page)
+    hide_in_vain(page, "accuracy", unavailable)
+    client = Client()
+    client.force_login(making.person("ben", "operator"))
+    cookie = {"name": "sessionid", "value": client.cookies["sessionid"].value}
+    mine = page.context.cookies()
+    page.context.clear_cookies(name="sessionid")
+    page.context.add_cookies([cookie | {"url": page.evaluate("location.origin")}])
+    page.goto(f"/operations/{running.pk}/")
+    canvas(page, "loss").wait_for()
+    settled(page)
+    assert order_of(page) == ["loss", "accuracy"] and not ChartChoice.objects.exists()
+    with page.expect_response(is_stored):
+        pick(page, "loss", "Hide")
+    page.context.clear_cookies(name="sessionid")
+    page.context.add_cookies([each for each in mine if each["name"] == "sessionid"])
+    with page.expect_response(is_stored):
+        page.reload()
+    assert dict(ChartChoice.objects.values_list("user__username", "hidden")) == {
+        "ana": ["accuracy"],
+        "ben": ["loss"],
+    }
+    keys = page.evaluate("Object.keys(localStorage)")
+    stored = [key for key in keys if key.startswith("chart-panels")]
+    assert stored == [f"chart-panels.{ana.pk}"], "nothing is left of another user"
+
+
+def test_a_choice_that_an_earlier_version_kept_in_the_browser_is_stored_once(
+    open_page, running, ana
+):
+    page = opened(open_page, running)
+    settled(page)
+    page.evaluate("""localStorage.setItem("chart-panels", JSON.stringify(
+        {hidden: ["accuracy"], pinned: [], order: ["accuracy", "loss"]}))""")
+    with page.expect_response(is_stored):
+        page.reload()
+    settled(page)
+    assert order_of(page) == ["loss"]
+    assert ChartChoice.objects.get().order == ["accuracy", "loss"]
+    assert page.evaluate("localStorage.getItem('chart-panels')") is None
 
 
 def test_a_chart_is_saved_as_png_and_csv_and_shown_as_a_table_and_on_a_full_screen(

@@ -22,6 +22,7 @@ def operation(ana):
     return services.submit(kind="federated", config=CONFIG, owner=ana, name="together")
 
 
+@pytest.mark.exhaustive
 def test_the_page_shows_the_budget_stopping_the_run(open_page, operation, runtime):  # noqa: F811
     page = open_page(f"/operations/{operation.pk}/")
     running = Running(runtime, operation)
@@ -64,5 +65,14 @@ def test_clients_elsewhere_are_watched_each_by_its_own_state(open_page, ana, run
     expect(page.locator("[data-part=header]")).to_contain_text("Completed")
     expect(page.get_by_test_id("rounds")).to_contain_text("1 of 1 completed")
     expect(clients).to_contain_text(["Done", "Done", "Done"])
-    expect(clients.get_by_role("link")).to_have_count(0)  # their operations are gone
     expect(page.get_by_test_id("clients")).to_contain_text("update_norm")
+    expect(clients.locator("a[href^='/operations/']")).to_have_count(0)  # operations that are gone
+
+    charts = page.get_by_test_id("client-charts").get_by_test_id("chart")
+    expect(charts.first).to_be_hidden()
+    clients.nth(1).get_by_role("link", name="Curves of client 1").click()
+    shown = charts.locator("visible=true")
+    expect(shown.first).to_be_visible()
+    names = shown.evaluate_all("all => all.map((chart) => chart.dataset.chart)")
+    assert "clients/1/train_loss" in names
+    assert all(name.startswith("clients/1/") for name in names)

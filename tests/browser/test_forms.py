@@ -1,4 +1,4 @@
-"""Forms, sign-in, and every page in every width, in Chromium."""
+"""Forms, sign-in and the menu, in Chromium."""
 
 import re
 
@@ -8,8 +8,9 @@ from playwright.sync_api import expect
 
 from apps.operations.models import Operation
 from apps.workers.models import Worker
-from tests.api.saved import saved
-from tests.browser.conftest import NARROW, WIDE
+from tests.api import forks
+from tests.api.saved import CHANGED, CHANGED_FILE, saved
+from tests.browser.conftest import NARROW
 from tests.pages import making
 
 CSV = "size,rooms,price\n" + "".join(f"{n},{n % 5},{n * 1000}\n" for n in range(1, 40))
@@ -114,6 +115,7 @@ REFUSED = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("typed", "said"), REFUSED.values(), ids=REFUSED)
 def test_a_distributed_operation_that_cannot_be_is_refused_by_name(spread_out, typed, said):
     for name, text in typed.items():
@@ -275,6 +277,44 @@ def test_a_clone_opens_filled_in(open_page, ana):
     expect(page.get_by_label("Epochs", exact=True)).to_have_value("5")
 
 
+def test_a_setting_is_brought_to_those_of_a_run_again_and_changed(open_page, ana):
+    source = making.operation(ana, "COMPLETED", name="first")
+    page = open_page(f"/operations/new?from={source.pk}")
+    short = page.locator("[data-chosen-settings]")
+    expect(short.locator('[data-field="epochs"]')).to_be_visible()
+    expect(page.locator("#f-seed")).to_be_hidden()
+    expect(page.locator("#f-name")).to_be_hidden()
+    choice = page.get_by_test_id("other-setting")
+    choice.focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowDown")
+    expect(choice).not_to_have_value("")
+    expect(choice).to_be_focused()
+    choice.select_option("seed")
+    expect(page.locator("#f-seed")).to_be_hidden()
+    choice.press("Enter")
+    expect(page.locator("#f-seed")).to_be_focused()
+    expect(choice.locator('option[value="seed"]')).to_have_count(0)
+    page.keyboard.press("ControlOrMeta+a")
+    page.keyboard.type("many")
+    choice.select_option("checkpoint.keep_last")
+    page.get_by_test_id("show-setting").click()
+    moved = short.locator('[data-field="checkpoint.keep_last"]')
+    expect(moved.locator("label")).to_have_text("Checkpoint: keep last")
+    page.get_by_test_id("submit").click()
+    expect(page.get_by_test_id("form-errors")).to_be_visible()
+    expect(page.locator("#f-seed")).to_be_focused()
+    expect(page.get_by_test_id("advanced").locator("#f-batch-size")).to_have_count(0)
+    page.locator("#f-seed").fill("7")
+    page.keyboard.press("Tab")
+    expect(page.get_by_test_id("estimate")).to_contain_text("seed 0 → 7")
+    page.get_by_test_id("advanced").locator("summary").press("Enter")
+    expect(page.locator("#f-parameters-channels")).to_be_visible()
+    page.get_by_test_id("submit").click()
+    page.wait_for_url(re.compile("/operations/op_"))
+    assert Operation.objects.latest("created_at").config["seed"] == 7
+
+
 def test_a_token_is_made_and_revoked(open_page, ana):
     page = open_page("/account/")
     page.get_by_label("Name").fill("laptop")
@@ -291,25 +331,6 @@ def test_a_token_is_made_and_revoked(open_page, ana):
     expect(page.get_by_test_id("token")).to_have_count(0)
 
 
-@pytest.mark.parametrize("viewport", [WIDE, NARROW], ids=["wide", "narrow"])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_page_fits_its_window(open_page, ana, viewport, scheme):
-    operation = making.operation(ana, "RUNNING", name="a rather long name " * 5)
-    making.attempt(operation)
-    making.curve(operation)
-    making.log(operation, "x" * 500)
-    saved(operation)
-    page = open_page("/", viewport, scheme)
-    paths = ["/", f"/operations/{operation.pk}/", "/operations/new", "/datasets/", "/checkpoints/",
-             "/workers/", "/workers/usage", "/settings/", "/account/", "/help/keys",
-             f"/compare/?ids={operation.pk}"]  # fmt: skip
-    for path in paths:
-        page.goto(path)
-        page.wait_for_timeout(200)
-        too_wide = page.evaluate("document.documentElement.scrollWidth - innerWidth")
-        assert too_wide <= 0, path
-
-
 def test_the_menu_opens_on_a_narrow_screen(open_page, ana):
     page = open_page("/", NARROW)
     link = page.locator("#menu").get_by_role("link", name="Datasets")
@@ -318,3 +339,21 @@ def test_the_menu_opens_on_a_narrow_screen(open_page, ana):
     expect(link).to_be_visible()
     link.click()
     expect(page).to_have_url(re.compile("/datasets/$"))
+
+
+def test_a_fork_under_changed_code_is_refused_until_it_is_accepted(open_page, ana, monkeypatch):
+    begun = forks.begun(monkeypatch)
+    source = making.operation(ana, "CANCELLED", name="the first")
+    constant = source.config | {"scheduler": "none"}
+    source.row.update(config=constant, config_given=constant)
+    saved(source, environment=CHANGED)
+    page = open_page(f"/operations/new?extend={source.pk}")
+    expect(page.get_by_test_id("preview")).to_contain_text("not exact: these files of the recipe")
+    expect(page.get_by_test_id("preview")).to_contain_text(CHANGED_FILE)
+    page.get_by_test_id("submit").click()
+    expect(page.get_by_test_id("form-errors")).to_contain_text(CHANGED_FILE)
+    assert not begun
+    page.get_by_test_id("accept-inexact").check()
+    page.get_by_test_id("submit").click()
+    expect(page).to_have_url(re.compile("/operations/op_training_"))
+    assert len(begun) == 1

@@ -10,8 +10,8 @@ from playwright.sync_api import expect
 from apps.operations.models import Operation
 from apps.operations.requests.editing import edit
 from tests.api.saved import saved
+from tests.browser.axe import violations
 from tests.browser.conftest import NARROW, WIDE
-from tests.browser.test_accessibility import violations
 from tests.browser.test_studies import photograph
 from tests.pages import making
 
@@ -184,6 +184,17 @@ def test_the_keyboard(open_page, ana):
     arrive(page, f"/operations/{running.pk}/")
     press("n")
     arrive(page, "/operations/new")
+
+
+def test_a_viewer_has_no_key_for_what_is_refused(open_page, ana):
+    page = open_page(user=making.person("vera", "viewer"))
+    asked = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.keyboard.press("n")
+    page.keyboard.press("?")
+    expect(page.locator("dialog[open]")).to_contain_text("go to the operations")
+    expect(page.locator("dialog[open]")).not_to_contain_text("new operation")
+    assert not [address for address in asked if "/operations/new" in address]
 
 
 def test_nothing_is_asked_while_the_tab_is_hidden(open_page, ana):

@@ -73,6 +73,16 @@ def test_a_page_follows_a_stream_shows_state_and_percent_in_its_tab_and_does_not
     assert (len(page.streams), page.polls) == (1, [])
 
 
+def test_the_first_output_takes_the_place_of_the_hint(open_as, site):
+    page = open_as(f"/operations/{site.operation}/")
+    streams(page)
+    panel = page.get_by_role("tabpanel", name="Log")
+    expect(panel).to_contain_text("No output yet.")
+    site.log("the first words\n")
+    expect(panel.get_by_role("log")).to_contain_text("the first words")
+    expect(panel.get_by_text("No output yet.")).to_be_hidden()
+
+
 def test_the_list_follows_a_stream_also_after_another_filter(open_as, site):
     site.advance(100)
     page = open_as("/")

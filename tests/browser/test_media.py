@@ -5,8 +5,8 @@ import pytest
 from playwright.sync_api import expect
 
 from apps.operations.models import Media
+from tests.browser.axe import violations
 from tests.browser.conftest import NARROW, WIDE, settled
-from tests.browser.test_accessibility import violations
 from tests.pages import making
 from trainops.media import Audio, ConfusionMatrix, Histogram, Image, Table
 from trainops.media.items import MediaItem

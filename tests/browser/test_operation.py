@@ -228,6 +228,8 @@ def test_what_is_done_while_the_page_asks_is_seen_all_the_same(open_page, ana):
 
     page.route("**/live?*", hold_the_first)
     page.goto(path(operation) + "#checkpoints")
+    while not held:  # the page asks once its scripts were loaded
+        page.wait_for_timeout(20)
     page.get_by_test_id("pin").click()
     expect(page.get_by_test_id("toast")).to_be_visible()
     route, answer = held[0]

@@ -6,8 +6,10 @@ import pytest
 from playwright.sync_api import expect
 
 from apps.operations.comparisons import importance
-from tests.browser.conftest import NARROW
+from apps.operations.requests import deletion
+from tests.browser.conftest import NARROW, settled
 from tests.browser.test_compare import WIDEST, address, compared
+from tests.browser.test_deleted import come_back
 from tests.browser.test_studies import photograph, prices
 from tests.pages.test_studies import GRID, completed, made
 
@@ -33,6 +35,21 @@ def chosen(page):
           return [all.length, all.filter((each) => each.classList.contains("is-current")).length];
         })"""
     )
+
+
+def test_a_deletion_among_ended_operations_is_noticed_on_return(open_page, ana):
+    operations = compared(ana, 9)
+    page = open_page(address(operations), WIDEST)
+    page.get_by_test_id("relations").scroll_into_view_if_needed()
+    note = page.locator("[data-importance-note]")
+    note.scroll_into_view_if_needed()
+    expect(note).to_contain_text("By 9 completed operations.")
+    settled(page)
+    deletion.delete(operation_id=operations[0].pk, actor=ana)
+    come_back(page, "tab")
+    expect(page.get_by_test_id("deleted")).to_contain_text(f"Deleted: {operations[0].name}")
+    expect(page.locator(".relation-line")).to_have_count(8)
+    expect(note).to_contain_text("By 8 completed operations.")
 
 
 def overflow(page):
@@ -98,6 +115,21 @@ def test_a_running_study_keeps_what_is_chosen_while_it_is_updated(open_page, ana
     expect(page.get_by_test_id("study-counts")).to_contain_text("Completed 8")
     assert page.evaluate("window.kept === document.getElementById('relations')")
     expect(page.get_by_test_id("scatter-across")).to_have_value("cash")
+
+
+def test_values_of_a_study_that_was_resumed_elsewhere_are_followed(open_page, ana, prices):
+    study = made(ana, prices, GRID)
+    completed(study)
+    page = open_page(study.get_absolute_url())
+    relations = page.get_by_test_id("relations")
+    expect(relations).to_contain_text("(best)")
+    settled(page)
+    again = study.operations.order_by("pk").last()
+    again.row.update(state="PENDING", result=None)
+    come_back(page, "tab")
+    expect(page.get_by_test_id("study-counts")).to_contain_text("Completed 7")
+    again.row.update(state="COMPLETED", result={"sharpe": 99.0, "trades": 1})
+    expect(relations).to_contain_text("99 (best)")
 
 
 @pytest.mark.parametrize("viewport", [WIDEST, NARROW], ids=["wide", "narrow"])

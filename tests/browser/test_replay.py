@@ -1,11 +1,13 @@
 """Recorded episodes in Chromium: two side by side, played, stepped through, in any width."""
 
 import json
+import re
 
 import pytest
 from playwright.sync_api import expect
 
 from apps.checkpoints.models import Checkpoint
+from tests.api.test_comparisons import measured
 from tests.browser.conftest import NARROW
 from tests.browser.test_operation import COLOURED
 from tests.pages import making
@@ -104,3 +106,22 @@ def test_nothing_is_wider_than_a_narrow_page(open_page, town):
     page = open_page(f"/operations/{town.pk}/", viewport=NARROW)
     expect(shown(page, "left")).to_contain_text("step 0 of")
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_the_return_curve_marks_the_two_shown_episodes(open_page, ana, town):
+    making.attempt(town)
+    measured(town, "evaluation_return", {4: -8.0, 8: -2.0, 20: 3.0})
+    page = open_page(f"/operations/{town.pk}/")
+    curve = page.get_by_test_id("return-curve").locator("svg")
+    line = curve.locator(".return-line")
+    expect(line).to_have_attribute("points", re.compile(r"^\S+ \S+ \S+$"))
+    left, right = (page.get_by_test_id(f"replay-{side}") for side in ("left", "right"))
+    place = "dot => Number(dot.getAttribute('cx'))"
+    before = curve.locator(".is-left").evaluate(place)
+    assert before > curve.locator(".is-right").evaluate(place), "the newest is on the left side"
+    left.select_option(right.input_value())
+    both = re.compile("left: .* at step 4; right: .* at step 4")
+    expect(curve).to_have_attribute("aria-label", both)
+    assert curve.locator(".is-left").evaluate(place) < before
+    box, card = line.bounding_box(), page.get_by_test_id("replay").bounding_box()
+    assert box["x"] >= card["x"] and box["x"] + box["width"] <= card["x"] + card["width"]

@@ -11,7 +11,9 @@ from apps.datasets import services as datasets
 from apps.operations.models import Study
 from apps.operations.studies import services as studies
 from tests.api.saved import CHANGED, CHANGED_FILE, saved
+from tests.api.test_comparisons import measured
 from tests.browser.conftest import NARROW
+from tests.pages.test_compared_curves import trials
 from tests.pages.test_studies import BARS, GRID, completed, made
 
 
@@ -60,6 +62,62 @@ def test_a_resume_under_changed_code_is_refused_until_it_is_accepted(open_page, 
     page.get_by_test_id("confirm-yes").click()
     expect(page.get_by_text("Resuming 2 operations.")).to_be_visible()
     assert set(study.operations.values_list("state", flat=True)) == {"PENDING", "RESUMING"}
+
+
+def test_another_field_with_a_condition_is_typed_and_edited_as_a_file(open_page, ana):
+    page = open_page("/operations/new?recipe=digits")
+    page.get_by_test_id("tries").locator("summary").click()
+    page.get_by_test_id("try-path").nth(0).select_option("optimizer")
+    page.get_by_test_id("try-values").nth(0).fill("sgd, adam")
+    page.get_by_test_id("add-try").click()
+    expect(page.get_by_test_id("try-path")).to_have_count(4)
+    expect(page.get_by_test_id("try-path").nth(3)).to_be_focused()
+    page.get_by_test_id("try-path").nth(3).select_option("momentum")
+    page.get_by_label("Values", exact=True).nth(3).fill("0.5, 0.9")
+    page.get_by_label("Only if").nth(3).select_option("optimizer")
+    page.get_by_label("is one of").nth(3).fill("sgd")
+    page.get_by_test_id("show-yaml").click()
+    file = page.get_by_test_id("yaml")
+    expect(file).to_have_value(re.compile("conditions:"))
+    file.fill(file.input_value().replace("0.5", "0.25"))
+    page.get_by_test_id("show-form").click()
+    expect(page.get_by_test_id("try-values").nth(1)).to_have_value("0.25, 0.9")
+    for _ in range(7):
+        page.get_by_test_id("add-try").click()
+    expect(page.get_by_test_id("add-try")).to_be_hidden()
+    expect(page.get_by_test_id("try-path")).to_have_count(10)
+    photograph(page, "study-conditions")
+    page.get_by_test_id("submit").click()
+    page.wait_for_url(re.compile(r"/studies/st_"))
+    expect(page.get_by_test_id("line")).to_have_count(3)
+    design = Study.objects.get().design
+    assert design["conditions"] == {"momentum": {"path": "optimizer", "values": ["sgd"]}}
+
+
+def test_the_curves_of_its_operations_are_drawn_and_followed(open_page, ana):
+    study, operations = trials(ana, 13)
+    operations[0].row.update(state="PENDING", result=None)
+    page = open_page(f"{study.get_absolute_url()}?smooth=0.5")
+    legend = page.get_by_test_id("legend").locator("li")
+    expect(legend).to_have_count(12)
+    rate = operations[12].study_values["learning_rate"]
+    expect(legend.first).to_contain_text(f"learning_rate {rate:.4g}"[:20])
+    canvas = page.locator('[data-chart="val_loss"] canvas')
+    page.locator('[data-chart="val_loss"]').scroll_into_view_if_needed()
+    expect(canvas).to_have_attribute("aria-label", re.compile("0.88 at step 10"))
+    page.get_by_test_id("curves-of").select_option("latest")
+    expect(canvas).to_have_attribute("aria-label", re.compile("0.99 at step 10"))
+    colour = legend.first.locator(".swatch").get_attribute("class")
+    measured(operations[12], "val_loss", {20: 0.5})
+    expect(canvas).to_have_attribute("aria-label", re.compile("0.5 at step 20"))
+    assert legend.first.locator(".swatch").get_attribute("class") == colour
+    page.get_by_test_id("x-axis").select_option("elapsed")
+    page.wait_for_function("() => location.search.includes('curves_x=elapsed')")
+    assert "smooth=0.5" in page.url
+    swapped = page.get_by_test_id("study-percent").text_content()
+    operations[0].row.update(state="COMPLETED", step=50, total_steps=50)
+    expect(page.get_by_test_id("study-percent")).not_to_have_text(swapped)
+    expect(canvas).to_be_visible()
 
 
 def test_a_search_is_typed_and_continued(open_page, prices):

@@ -4,8 +4,8 @@ import pytest
 from playwright.sync_api import expect
 
 from apps.dashboard.tour import STEPS
+from tests.browser.axe import violations
 from tests.browser.conftest import NARROW, WIDE, settled
-from tests.browser.test_accessibility import violations
 from tests.pages import making
 
 

@@ -3,6 +3,7 @@
 import datetime
 import itertools
 import os
+import signal
 import time
 
 import numpy as np
@@ -53,7 +54,9 @@ def step(model, optimizer, inputs, factor=1.0):
 def nothing(run, parameters):
     model, optimizer, batches = made(run)
     sums = run.keep("sums", {"loss": 0.0})
-    for _ in run.epochs(parameters.epochs):
+    for epoch in run.epochs(parameters.epochs):
+        if epoch == 1:
+            model.layer.eval()
         for (inputs,) in batches:
             metrics = step(model, optimizer, inputs)
             sums["loss"] += metrics["train_loss"].item()
@@ -92,6 +95,20 @@ def divided(run, parameters):
     for _ in run.epochs(parameters.epochs):
         for (inputs,) in batches:
             yield step(net, optimizer, inputs)
+
+
+def printing(run, parameters):
+    """Prints very much, and dies of it if it forgets."""
+    model, optimizer, batches = made(run)
+    print("begins here")  # noqa: T201
+    for _ in run.epochs(parameters.epochs):
+        for (inputs,) in batches:
+            for _ in range(32):
+                os.write(1, b"x" * 2**20)
+            if parameters.forgets:
+                os.write(1, b"\nends here\n")
+                os.kill(os.getpid(), signal.SIGKILL)
+            yield step(model, optimizer, inputs)
 
 
 class Rows(IterableDataset):

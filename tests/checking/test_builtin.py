@@ -75,12 +75,14 @@ def test_a_built_in_recipe_is_exact(name, servers, tmp_path):
     assert report.is_exact and not report.warnings, str(report)
 
 
+@pytest.mark.parametrize("processes", [1, 2])
 @pytest.mark.parametrize("name", some_of([*DIRECTORIES], every=3))
-def test_a_built_in_recipe_that_reads_a_directory_is_exact(name, servers, tmp_path):
+def test_a_built_in_recipe_that_reads_a_directory_is_exact(name, processes, servers, tmp_path):
     fill, small = DIRECTORIES[name]
     fill(tmp_path)
     parameters = {"epochs": 2, "batch_size": 4, "directory": DATASET, **small}
-    report = check(name, servers, {"parameters": parameters, "threads": 1}, {DATASET: tmp_path})
+    config = {"parameters": parameters, "threads": 1, "processes": processes}
+    report = check(name, servers, config, {DATASET: tmp_path})
     assert report.is_exact and not report.warnings, str(report)
 
 

@@ -45,7 +45,7 @@ def test_an_exact_recipe_exits_with_0_and_shows_each_run_and_the_cost():
     assert code == 0, err
     assert "equal    stopped at step 1 (the first step) and resumed" in out
     assert "Exact: every run has the same" in out
-    assert "bare calls of the job" in out and "x bare" in out
+    assert "the same calls without the loop of trainops" in out and "x without" in out
     assert "the undisturbed run" in err  # progress
     assert not out.startswith(" ")
 

@@ -1,5 +1,7 @@
 """Each planted forgotten state is found by name, with its remedy; complete recipes pass."""
 
+import re
+
 import pytest
 
 from tests.checking import planted
@@ -112,6 +114,17 @@ def test_an_error_of_another_process_is_named(servers):
     config = {"parameters": {"fails_in_rank": 1}, "device": "cpu"}
     with pytest.raises(CheckFailed, match="rank 1: ValueError: planted"):
         check("ranks", servers, config=config, processes=2)
+
+
+def test_of_megabytes_that_a_recipe_prints_the_beginning_and_the_end_are_kept(servers):
+    report = check("printing", servers, config={"parameters": {"epochs": 2}})
+    assert report.is_exact, str(report)
+    with pytest.raises(CheckFailed) as failed:
+        check("printing", servers, config={"parameters": {"forgets": True}})
+    lines = str(failed.value).split("\n")
+    assert lines[0].endswith("the process gave no result: begins here")
+    assert re.fullmatch(r"\[33\d{6} bytes are left out\]", lines[2])
+    assert lines[-1] == "ends here"
 
 
 def test_a_kind_of_one_process_is_refused_with_several(servers):

@@ -3,6 +3,7 @@
 import socket
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import boto3
@@ -21,29 +22,36 @@ from trainops import checkpoint_storage
 BUCKET, PREFIX = "kept", "of/tests"
 
 
-def answers(port):
+@contextmanager
+def serving(command, log):
+    """Run a server whose command ends with its port; yield that once it answers."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with log.open("wb") as output:
+        server = subprocess.Popen([*command, str(port)], stdout=output, stderr=output)
+
+    def answers():
+        try:
+            httpx.get(f"http://127.0.0.1:{port}/")
+        except httpx.TransportError:
+            return False
+        return True
+
     try:
-        return httpx.get(f"http://127.0.0.1:{port}/moto-api/data.json").is_success
-    except httpx.TransportError:
-        return False
+        wait_until(answers)
+        yield port
+    finally:
+        server.kill()
+        server.wait(10)
 
 
 @pytest.fixture(scope="session")
 def moto(tmp_path_factory):
     """The port of a moto server of its own process."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    log = tmp_path_factory.mktemp("moto") / "log"
-    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-    with log.open("wb") as output:
-        server = subprocess.Popen(command, stdout=output, stderr=output)
-    try:
-        wait_until(lambda: answers(port))
+    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p"]
+    with serving(command, tmp_path_factory.mktemp("moto") / "log") as port:
         yield port
-    finally:
-        server.kill()
-        server.wait(10)
 
 
 @pytest.fixture(scope="session")

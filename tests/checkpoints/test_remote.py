@@ -9,6 +9,7 @@ from blake3 import blake3
 from django.core.files.storage import storages
 
 from apps.checkpoints import cleaning, copies, integrity, remote, services, storage
+from apps.checkpoints.encrypted_objects import EncryptedObjects
 from apps.checkpoints.models import Checkpoint
 from apps.checkpoints.objects import StorageObjects
 from apps.checkpoints.removals import REMOVALS
@@ -301,27 +302,33 @@ def test_a_link_to_a_file_that_is_gone_is_not_given(store):
     assert checkpoint.health == "unavailable"
 
 
-@pytest.fixture
-def plain(store, settings):
+@pytest.fixture(params=[(), (b"k" * 32,)], ids=["plain", "encrypted"])
+def plain(store, settings, request):
     """What serves Google and Azure, before a server that is here: without boto3's transfers."""
     storage = storages.create_storage(settings.CHECKPOINT_BUCKET.backend())
-    return remote.Remote(StorageObjects(storage))
+    return remote.Remote(EncryptedObjects(StorageObjects(storage), request.param))
 
 
 def test_the_plain_way_through_django_storages_does_the_same(plain, store, machine):
     operation = rows.submitted()
     path, digest = staged(operation)
     plain.upload(path, threading.Event())
-    assert [(each.artifacts_path, each.size_bytes > len(LARGE)) for each in plain.stored()] == [
-        (path, True)
-    ]
+    (found,) = plain.stored()
+    sizes = [each.stat().st_size for each in storage.directory(path).iterdir()]
+    assert (found.artifacts_path, found.size_bytes) == (path, sum(sizes))
     assert len(store.names()) == 3
     machine("second")
     plain.download(path, digest, threading.Event())
     assert (storage.directory(path) / "model.pt").read_bytes() == LARGE
     plain.verify(path, digest)
     artifact = read_manifest(storage.directory(path)).artifacts[1]
-    assert httpx.get(plain.link(path, artifact, "name")).content == LARGE
+    with plain.opened(path, artifact) as file:
+        assert file.read() == LARGE
+    link = plain.link(path, artifact, "name")
+    if link is None:
+        assert all(".key-" in name for name in store.names())
+    else:
+        assert httpx.get(link).content == LARGE
     plain.remove(plain.stored()[0].names)
     assert not store.names()
 
@@ -329,7 +336,8 @@ def test_the_plain_way_through_django_storages_does_the_same(plain, store, machi
 def test_the_plain_way_tells_a_bucket_that_is_gone_from_a_file_that_is(plain, store, machine):
     path, digest = staged(rows.submitted(), b"x" * 10)
     plain.upload(path, threading.Event())
-    store.client.delete_object(Bucket="kept", Key=f"of/tests/{path}/model.pt")
+    (key,) = store.names(f"of/tests/{path}/model.pt")
+    store.client.delete_object(Bucket="kept", Key=key)
     with pytest.raises(CheckpointCorrupted, match=r"missing: model\.pt"):
         plain.verify(path, digest)
     store.empty()

@@ -10,7 +10,14 @@ import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError, NoCredentialsError
 
 from apps.checkpoints.trying import RetryPolicy, StorageFailed, retried
-from trainops.checkpoint_storage import VARIABLE, Bucket, parse, read
+from trainops.checkpoint_storage import (
+    KEY_VARIABLE,
+    VARIABLE,
+    Bucket,
+    parse,
+    read,
+    read_secret_keys,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 QUICK = RetryPolicy(tries=3, first_seconds=0.001)
@@ -89,6 +96,35 @@ def test_a_library_that_is_missing_is_named_with_its_extra(given, extra, monkeyp
 
 
 @pytest.mark.slow
+def test_keys_are_the_lines_of_a_file(tmp_path):
+    bucket, file = Bucket("s3", "kept"), tmp_path / "keys"
+    file.write_text(f"{'ab' * 32}\n\n{'cd' * 32}\n")
+    keys = read_secret_keys(bucket, {KEY_VARIABLE: str(file)})
+    assert keys == (b"\xab" * 32, b"\xcd" * 32)
+    assert read_secret_keys(bucket, {KEY_VARIABLE: ""}) == read_secret_keys(None, {}) == ()
+
+
+@pytest.mark.parametrize(
+    "content", ["", "ab" * 31, "ab" * 33, "a passphrase", f"{'ab' * 32}\n{'cd' * 16}"]
+)
+def test_what_is_no_key_is_refused_and_not_repeated(content, tmp_path):
+    file = tmp_path / "keys"
+    file.write_text(content)
+    with pytest.raises(ValueError, match=f"{KEY_VARIABLE}: {file} is not a key") as refusal:
+        read_secret_keys(Bucket("s3", "kept"), {KEY_VARIABLE: str(file)})
+    assert not content or content not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("storage", "problem"),
+    [(Bucket("s3", "kept"), "cannot be read: No such file"), (Path("/mnt"), "names none"),
+     (None, "names none")],
+)  # fmt: skip
+def test_a_key_that_would_encrypt_nothing_is_refused(storage, problem, tmp_path):
+    with pytest.raises(ValueError, match=problem):
+        read_secret_keys(storage, {KEY_VARIABLE: str(tmp_path / "absent")})
+
+
 def test_nothing_starts_with_an_address_that_is_wrong():
     environment = os.environ | {VARIABLE: "s3://kept?region=eu"}
     command = [sys.executable, "manage.py", "check"]

@@ -48,9 +48,12 @@ def cancelled(runtime, person, running):
     return running.ended()
 
 
+@pytest.mark.whole
+@pytest.mark.parametrize("secret_keys", [(), (b"k" * 32,)], ids=["plain", "encrypted"])
 def test_a_machine_with_an_empty_disk_continues_to_the_identical_result(
-    runtime, store, machine, person, whole
+    runtime, store, machine, person, whole, settings, secret_keys
 ):
+    settings.CHECKPOINT_SECRET_KEYS = secret_keys
     rarely = {"every_epochs": 1000}
     cancelling = submit(step_seconds=0.04, epochs=20, checkpoint=rarely)
     running = Running(runtime, cancelling).until_step(10)
@@ -191,6 +194,7 @@ def test_steps_go_on_while_an_upload_stalls_and_a_kill_is_heard(
     assert (operation.state, operation.reason) == ("CANCELLED", Reason.KILLED_BY_PERSON)
 
 
+@pytest.mark.exhaustive
 def test_what_waits_for_the_upload_of_its_result_is_not_stalled(runtime, store, s3_proxy, whole):
     s3_proxy.arm("stall", 7)  # of a second each
     limits = {"stall_timeout_seconds": 6}
@@ -224,6 +228,7 @@ def test_a_cancel_is_bounded_and_what_it_saved_is_uploaded_by_the_resume(
     assert_identical(resumed, whole)
 
 
+@pytest.mark.exhaustive
 def test_a_cancel_during_the_download_needs_no_patience(runtime, store, s3_proxy, machine, person):
     operation = killed_after_its_first_checkpoint(runtime, every_steps=4)
     machine("second")
@@ -274,6 +279,7 @@ def test_a_ghosts_upload_counts_for_nothing(runtime, store, s3_proxy):
     assert (after.state, after.checkpoints.count()) == ("RESUMING", 0)
 
 
+@pytest.mark.exhaustive
 def test_a_disk_that_was_emptied_between_two_attempts_is_no_loss(runtime, store, settings, whole):
     keep = {"every_steps": 4}
     operation = killed_after_its_first_checkpoint(runtime, every_steps=4, epochs=20)

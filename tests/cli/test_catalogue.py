@@ -103,6 +103,18 @@ def test_workers_are_listed_with_what_they_do(cli):
     assert cli("workers", "-o", "json").json[0]["slots"] == 2
 
 
+def test_workers_that_reach_no_storage_are_named_with_the_reason(cli):
+    Worker.objects.create(worker_id="box:1", storage_problem="/c is not mounted")
+    Worker.objects.create(worker_id="box:2", dataset_problem="/d is not mounted")
+    ran = cli("workers")
+    assert "STORAGE_AWAY" in ran.stdout
+    assert "box:1: checkpoint storage unavailable: /c is not mounted" in ran.stderr
+    assert "box:2: dataset storage unavailable: /d is not mounted" in ran.stderr
+    rows = cli("workers", "-o", "json").json
+    assert rows[0]["storage_problem"] == "/c is not mounted"
+    assert rows[1]["dataset_problem"] == "/d is not mounted"
+
+
 def test_stats_shows_a_row_for_each_kind_and_their_sum(cli, ana):
     submitted(ana)
     registry.register(worker_id="w", kinds=["training"], slots=4)

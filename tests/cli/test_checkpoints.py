@@ -155,6 +155,7 @@ def test_gc_says_what_would_go_and_asks_before_it_goes(cli, operation, ana):
     assert cli("checkpoints", "gc").stdout.startswith("Would delete 0 checkpoints")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_the_digest_that_another_tool_has_is_written_beside_its_file(cli, tmp_path):
     described = tmp_path / "operation.yaml"

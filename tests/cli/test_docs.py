@@ -37,7 +37,7 @@ SHARED_GROUPS = ("checkpoint", "restart", "limits", "resources")
 THRESHOLDS = thresholds.with_kinds().model_fields
 LAUNCHER = {
     "up", "test", "bench", "chaos", "install", "install-service", "doctor", "upgrade", "backup",
-    "restore",
+    "restore", "signing-keys", "erase", "sbom",
 }  # fmt: skip
 
 
@@ -61,10 +61,35 @@ def test_the_page_of_recipes_shows_the_one_that_is_tested(name):
     assert recipe in (ROOT / "docs/recipes.md").read_text()
 
 
-def test_a_page_names_every_example():
+def test_a_page_has_a_line_for_every_example_and_for_nothing_else():
     page = (ROOT / "docs/examples.md").read_text()
-    for path in (ROOT / "examples").glob("*.yaml"):
-        assert f"`{path.name}`" in page
+    rows = [line.split("|")[1] for line in page.splitlines() if line.startswith("| `")]
+    named = [name for row in rows for name in re.findall(r"`([^`]+)`", row)]
+    assert len(named) == len(set(named))
+    assert set(named) == set(_examples())
+
+
+def _examples() -> Iterator[str]:
+    """Yield the examples: of packages the folder, of a recipe the file of its parameters."""
+    folder = ROOT / "examples"
+    for path in folder.iterdir():
+        is_file = path.is_file() and path.name != "__init__.py"
+        if is_file or (path / "pyproject.toml").is_file():
+            yield path.name
+    for path in (folder / "recipes").glob("*.py"):
+        if not re.search("_(_|model|loop|module|trainer)$", path.stem):
+            yield f"recipes/{path.name}"
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        "text.yaml", "recipes/fine_tuning.py", "image_folders.yaml", "large_table.yaml",
+        "digits_gan.yaml",
+    ],
+)  # fmt: skip
+def test_the_readme_has_a_line_for_each_of_these_examples(file):
+    assert f"\n| `{file}` | " in README and (ROOT / "examples" / file).is_file()
 
 
 def test_the_readme_is_short():

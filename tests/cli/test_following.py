@@ -2,6 +2,7 @@ import io
 import json
 import signal
 import time
+from functools import partial
 
 import pytest
 from rich.console import Console
@@ -14,7 +15,7 @@ from trainops.cli import following
 from trainops.cli.bar import Bar
 from trainops.cli.out import OutputFormat
 from trainops.cli.session import Session
-from trainops.client.problems import ExitCode, Problem, Unreachable
+from trainops.client.problems import ExitCode, Problem, Refused, Unreachable
 
 pytestmark = pytest.mark.slow
 
@@ -185,6 +186,8 @@ class Answers:
         answer = self.answers.pop(0)
         if answer is None:
             raise Unreachable("No server at.")
+        if isinstance(answer, Exception):
+            raise answer
         return answer
 
     def sleep(self, seconds):
@@ -208,6 +211,28 @@ def test_a_server_that_stays_away_is_given_up():
     with pytest.raises(Unreachable):
         following.patiently(server.ask, lost=str, clock=server.clock, sleep=server.sleep)
     assert following.PATIENCE_SECONDS <= server.seconds <= following.PATIENCE_SECONDS + 2
+
+
+def test_a_server_that_stays_away_is_given_up_at_a_time_limit():
+    server = Answers(*[None] * 1000)
+    ask = partial(following.patiently, server.ask, lost=str, until=5.0)
+    with pytest.raises(Unreachable):
+        ask(clock=server.clock, sleep=server.sleep)
+    assert 5 <= server.seconds <= 7
+
+
+@pytest.mark.parametrize("code", ["SERVICE_UNAVAILABLE", "SHUTTING_DOWN", "TOO_MANY_REQUESTS"])
+def test_a_server_that_says_that_it_is_away_for_a_moment_is_waited_for(code):
+    refused = Refused(code, "The database did not respond.", ExitCode.FAILED)
+    server = Answers(refused, refused, {"state": "RUNNING"})
+    ask = partial(following.patiently, server.ask, lost=str)
+    assert ask(clock=server.clock, sleep=server.sleep) == {"state": "RUNNING"}
+
+
+def test_any_other_refusal_ends_the_wait():
+    server = Answers(Refused("NOT_FOUND", "There is none.", ExitCode.NOT_FOUND))
+    with pytest.raises(Refused):
+        following.patiently(server.ask, lost=str, clock=server.clock, sleep=server.sleep)
 
 
 def test_a_failure_without_a_message_is_still_reported():

@@ -77,7 +77,17 @@ def test_the_objective_is_the_monitored_metric(monitor, objective, others):
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(1, "1"), (2.0, "2"), (0.123456, "0.1235"), (1e-9, "1e-09"), ("nan", "nan"), (True, "True")],
+    [
+        (1, "1"),
+        (2.0, "2"),
+        (0.123456, "0.1235"),
+        (1e-9, "1e-09"),
+        ("nan", "nan"),
+        (True, "True"),
+        (float("nan"), "nan"),
+        (float("inf"), "inf"),
+        (float("-inf"), "-inf"),
+    ],
 )
 def test_a_number_is_reported_with_four_digits(value, text):
     assert looks.number(value) == text

@@ -5,9 +5,11 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
+from apps.operations.api.estimates import EstimateSerializer
 from apps.operations.lifecycle import State
 from apps.operations.models import Attempt, LogChunk, Operation, Tag
 from apps.workers import registry
+from tests.api import forks
 from tests.api.saved import CHANGED, CHANGED_FILE, saved
 from tests.operations.rows import in_state, submitted
 from tests.thinning import quick_some
@@ -337,6 +339,44 @@ def test_on_a_terminal_a_resume_under_changed_code_asks(cli, changed, monkeypatc
     assert (ran.exit_code == ExitCode.OK) == (state == State.RESUMING)
 
 
+@pytest.fixture
+def begun(monkeypatch, changed):
+    """Forks of `changed` that were begun, with no files here."""
+    constant = changed.config | {"scheduler": "none"}
+    changed.row.update(config=constant, config_given=constant)
+    return forks.begun(monkeypatch)
+
+
+@pytest.mark.parametrize(
+    "wanted", [("fork", "--set", "epochs=70"), ("extend", "--to", "70")], ids=["fork", "extend"]
+)
+def test_without_a_terminal_a_fork_under_changed_code_names_the_files_and_the_option(
+    cli, changed, begun, wanted
+):
+    verb, *options = wanted
+    shown = cli(verb, changed.pk, *options, "--preview", "--accept-inexact")
+    assert CHANGED_FILE in shown.stdout and "weights of a training" not in shown.stdout
+    refused = cli(verb, changed.pk, *options)
+    assert refused.exit_code == ExitCode.CONFLICT
+    assert CHANGED_FILE in refused.stderr
+    assert f"{verb} {changed.pk} {' '.join(options)} --accept-inexact" in refused.stderr
+    assert Operation.objects.count() == 1
+    ran = cli(verb, changed.pk, *options, "--accept-inexact")
+    assert ran.exit_code == ExitCode.OK, ran.stderr
+    assert len(begun) == 1 and Operation.objects.count() == 2
+
+
+@pytest.mark.parametrize(("typed", "number"), [("n", 0), ("y", 1)])
+def test_on_a_terminal_a_fork_under_changed_code_asks(
+    cli, changed, begun, monkeypatch, typed, number
+):
+    monkeypatch.setattr(Out, "can_ask", True)
+    ran = cli("extend", changed.pk, "--to", "70", input=f"{typed}\n")
+    assert CHANGED_FILE in ran.stderr and "Submit anyway?" in ran.stderr
+    assert len(begun) == number
+    assert (ran.exit_code == ExitCode.OK) == bool(number)
+
+
 def test_a_preview_says_what_would_happen_and_submits_nothing(cli, ana):
     operation = in_state(State.CANCELLED, ana)
     constant = operation.config | {"scheduler": "none"}
@@ -378,6 +418,22 @@ def test_a_preview_of_a_file_says_where_it_could_run_and_for_how_long(cli, ana, 
     refused = cli("run", file, "--set", "epochs=many", "--preview")
     assert refused.exit_code == ExitCode.USAGE and "--set epochs=many" in refused.stderr
     assert Operation.objects.count() == 1
+
+
+def test_a_preview_of_a_file_works_with_servers_whose_estimates_have_no_notes(
+    cli, ana, tmp_path, monkeypatch
+):
+    as_now = EstimateSerializer.to_representation
+
+    def as_before(self, found):
+        return {name: each for name, each in as_now(self, found).items() if name != "notes"}
+
+    monkeypatch.setattr(EstimateSerializer, "to_representation", as_before)
+    file = tmp_path / "operation.yaml"
+    file.write_text(json.dumps({"kind": "training", "config": {"recipe": "digits"}}))
+    ran = cli("run", file, "--preview")
+    assert ran.exit_code == ExitCode.OK, ran.stderr
+    assert "No worker is running." in ran.stdout
 
 
 def test_a_resume_without_a_checkpoint_is_not_found_and_says_why(cli, ana):

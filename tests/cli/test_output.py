@@ -2,17 +2,20 @@
 
 import csv
 import io
+import json
 import os
 import subprocess
 import sys
 
 import pytest
 import yaml
+from django.utils import timezone
 
 from apps.operations.lifecycle import State
-from apps.operations.models import Operation
+from apps.operations.models import MetricPoint, Operation
 from tests.cli.conftest import ROOT
 from tests.operations.rows import in_state
+from trainops.cli.out import _at
 from trainops.client.problems import ExitCode
 from trainops.text import csv_cell
 
@@ -82,6 +85,47 @@ def test_wait_for_progress_ends_when_it_is_reached_by_an_attempt(cli, ana, state
 
 def test_metrics_of_none_are_an_empty_file(cli, operation):
     assert cli("metrics", operation.pk, "--csv").stdout == ""
+
+
+def test_metrics_that_are_no_numbers_are_shown_and_are_texts_in_json(cli, operation):
+    values = ["0.5", "nan", "inf", "-inf"]
+    for step, value in enumerate(values):
+        MetricPoint.objects.create(
+            operation=operation, attempt=1, name="gain", step=step, at=timezone.now(),
+            value=None if step else value, not_finite=value if step else "",
+        )  # fmt: skip
+    shown = cli("metrics", operation.pk)
+    assert [line.split()[1] for line in shown.stdout.splitlines()[1:]] == values
+    rows = json.loads(cli("metrics", operation.pk, "-o", "json").stdout, parse_constant=pytest.fail)
+    assert [row["gain"] for row in rows] == [0.5, *values[1:]]
+
+
+def measured(operation, *names):
+    for name in names:
+        MetricPoint.objects.create(
+            operation=operation, attempt=1, name=name, step=7, value=0.5, at=timezone.now()
+        )
+
+
+@pytest.mark.parametrize("form", [["--csv"], ["-o", "csv"]])
+def test_fields_of_metrics_are_chosen_in_csv(cli, operation, form):
+    measured(operation, "loss", "img.width")
+    fields = ["--fields", "step,img.width"]
+    assert cli("metrics", operation.pk, *form, *fields).stdout == "step,img.width\n7,0.5\n"
+
+
+def test_a_metric_named_step_is_not_the_step(cli, operation):
+    measured(operation, "step")
+    assert cli("metrics", operation.pk, "--csv").stdout == "step,metric.step\n7,0.5\n"
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [("a.b.c", 1), ("a.b", 2), ("d.0.e.f", 3), ("d.1", None), ("a.c", None), ("g", None)],
+)
+def test_a_path_leads_through_names_with_dots(path, value):
+    row = {"a": {"b.c": 1, "b": 2}, "d": [{"e.f": 3}]}
+    assert _at(row, path) == value
 
 
 def test_open_prints_and_opens_the_page(cli, operation, monkeypatch):

@@ -81,6 +81,14 @@ def test_a_server_that_is_busy_without_limit_ends_with_what_it_says(api, scripte
     assert "It asks to wait for 2 s." in raised.value.hints
 
 
+@pytest.mark.parametrize("status", ["502 Bad Gateway", "503 No", "504 Gateway Timeout"])
+def test_a_proxy_whose_server_is_away_is_no_answer(api, scripted, status):
+    client, _ = api(scripted(answer(b"<html>", status)).url)
+    with pytest.raises(Unreachable, match=f"HTTP {status[:3]}") as raised:
+        client.get("x")
+    assert raised.value.was_sent
+
+
 @pytest.mark.parametrize("wait", ["3600", "soon", "-1", "nan"])
 def test_a_wait_that_is_too_long_or_none_is_not_waited_for(api, scripted, wait):
     client, waits = api(scripted(answer(b"", "503 No", f"Retry-After: {wait}")).url)

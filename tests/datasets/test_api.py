@@ -59,6 +59,7 @@ def test_an_upload_is_answered_with_its_description(client, sign_in, upload):
         "max": 2,
         "examples": [1, 2],
         "note": "",
+        "histogram": {"start": 1.0, "width": 1.0, "counts": [1, 1]},
     }
     assert client.get(response["Location"]).json() == {"success": True, "data": data}
     again = upload(name="Other")

@@ -358,6 +358,7 @@ def test_a_description(read):
         "max": 3,
         "examples": [3, 1],
         "note": "",
+        "histogram": {"start": 1.0, "width": 1.0, "counts": [1, 0, 1]},
     }
     assert (category["distinct"], category["examples"], category["min"]) == (2, ["x", "y"], None)
     assert (date["min"], date["max"]) == ("2024-01-02T00:00:00", "2024-03-01T00:00:00")

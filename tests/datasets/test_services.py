@@ -14,19 +14,20 @@ import time_machine
 from django.contrib.auth.models import User
 from django.core.files.base import File
 from django.core.files.storage import Storage
-from django.db import IntegrityError, connections, transaction
+from django.db import IntegrityError, connection, connections, transaction
 from django.db.models import QuerySet
 from django.utils import timezone
 
 from apps.datasets import services, storage, usage, validation
 from apps.datasets.errors import DatasetDamaged, DatasetError, DatasetInUse, DatasetNotFound
-from apps.datasets.models import Dataset
+from apps.datasets.models import Dataset, FurtherUpload
 from apps.installation import storages
 from apps.installation.models import StorageBinding
 from tests.datasets.conftest import parquet
 from tests.thinning import some_of
 from trainops.confined.calling import ConfinedProcessFailed, Killed, OutOfMemory, OutOfTime
 from trainops.runtime.checkpoint import storage_identity
+from trainops.runtime.errors import StorageAway
 
 CSV = b"a,b\n1,x\n2,y\n"
 
@@ -326,6 +327,25 @@ def test_an_altered_or_missing_file_is_noticed_and_mended_by_another_upload(in_p
 
 
 @pytest.mark.django_db
+def test_a_file_is_not_called_damaged_on_a_machine_without_the_storage(in_process):
+    storages.require(storage.PLACE)
+    dataset = add()
+    path = services.local_path(dataset.id)
+    path.unlink()
+    identity = path.parent / storage_identity.FILE
+    content = identity.read_bytes()
+    identity.unlink()  # as on a machine with a data directory of its own
+    with pytest.raises(StorageAway, match="not mounted"):
+        services.local_path(dataset.id)
+    storage_identity.write(path.parent, "0" * 32)  # of another installation
+    with pytest.raises(StorageAway, match="belongs to another installation"):
+        services.local_path(dataset.id)
+    identity.write_bytes(content)
+    with pytest.raises(DatasetDamaged, match="is missing"):
+        services.local_path(dataset.id)
+
+
+@pytest.mark.django_db
 @pytest.mark.parametrize("dataset_id", ["ds_0000000000000000", "../../etc/passwd", "", "x" * 999])
 def test_ids_that_do_not_exist(dataset_id):
     for ask in (services.get, services.local_path):
@@ -442,6 +462,7 @@ def test_a_remote_file_is_downloaded_once_and_checked(in_process, settings, monk
 @pytest.mark.django_db
 @pytest.mark.usefixtures("remote")
 def test_a_remote_file_that_is_gone_or_altered(in_process, settings):
+    storages.require(storage.PLACE)
     dataset = add()
     remote = storage._storage()
     name = f"{dataset.digest}.parquet"
@@ -510,3 +531,20 @@ def test_the_database_refuses_an_empty_dataset():
             source_bytes=1,
             size_bytes=1,
         )
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("table", ["datasets_dataset", "auth_user"])
+def test_a_version_that_knows_no_further_uploads_can_delete_what_they_refer_to(
+    in_process, person, table
+):
+    """It deletes the file before the commit, which must not fail then."""
+    dataset = add()
+    add(owner=person)
+    with transaction.atomic(), connection.cursor() as cursor:
+        key = dataset.pk if table == "datasets_dataset" else person.pk
+        cursor.execute(f"DELETE FROM {table} WHERE id = %s", [key])  # noqa: S608 - two names
+    assert FurtherUpload.objects.count() == 1
+    if table == "datasets_dataset":
+        assert add().pk == dataset.pk  # ids come from the content
+        assert not FurtherUpload.objects.exists()

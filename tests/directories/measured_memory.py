@@ -1,12 +1,14 @@
 """Train from a directory within a limit of memory: a process of its own, for test_memory.
 
-`KIND SMALL PATH WIDTH LIMIT`: after a training on the small data, the process may take LIMIT more
-bytes of address space for that on the data at PATH; for files that are mapped, of memory of its
-own. Prints the number of rows, and by how many bytes its resident memory grew at most.
+`KIND SMALL PATH WIDTH LIMIT NUM_WORKERS`: after a training on the small data, the process may take
+LIMIT more bytes of address space for that on the data at PATH, and each worker process as much;
+for files that are mapped, of memory of its own. Prints the number of rows, and by how many bytes
+the resident memory of the process and of its largest worker grew at most.
 """
 
 import resource
 import sys
+import threading
 from pathlib import Path
 from resource import RLIMIT_AS, RLIMIT_DATA
 
@@ -14,9 +16,11 @@ import numpy as np
 import psutil
 import torch
 from torch import nn
-from torch.utils.data import DataLoader
+from torch.utils.data import Dataset
 
-from tests.memory import mapped_bytes, peak_bytes
+from tests.memory import mapped_bytes, peak_bytes, workers_peak_bytes
+from trainops.kinds.loop.course import Course
+from trainops.kinds.loop.run import Run
 from trainops.learning.readers import (
     ArrayRows,
     ArrowRows,
@@ -30,12 +34,28 @@ from trainops.learning.readers import (
 BATCH, PARQUET_BATCH = 64, 4096
 
 
+class Columns(Dataset):
+    """Rows of a table as tensors, a batch at once."""
+
+    def __init__(self, rows):
+        self.rows = rows
+
+    def __len__(self):
+        return len(self.rows)
+
+    def __getitems__(self, indices):
+        table = self.rows.batch(indices)
+        columns = [table[name].to_numpy() for name in table.column_names]
+        return torch.from_numpy(np.stack(columns, 1))
+
+    def __getitem__(self, index):
+        return self.__getitems__([index])[0]
+
+
 def parquet(path):
     rows = ParquetRows(path, cached_groups=1)
-    for indices in rows.order(0, 0).split(PARQUET_BATCH):
-        table = rows.batch(indices.tolist())
-        columns = [table[name].to_numpy() for name in table.column_names]
-        yield torch.from_numpy(np.stack(columns, 1))
+    order = {"sampler": rows.order, "collate_fn": torch.as_tensor}
+    return loaded(Columns(rows), PARQUET_BATCH, **order)
 
 
 def arrays(path):
@@ -74,13 +94,17 @@ def whole(path):
     return torch.from_numpy(np.load(next(Path(path).iterdir()))).split(BATCH)
 
 
-def loaded(dataset, batch_size=BATCH):
-    generator = torch.Generator().manual_seed(0)
-    return DataLoader(dataset, batch_size=batch_size, shuffle=True, generator=generator)
+def loaded(dataset, batch_size=BATCH, **options):
+    """Return the batches of a pass of `run.loader`."""
+    run = Run(Course(lambda: None), seed=0, device=torch.device("cpu"), inputs={})
+    workers = {"num_workers": int(sys.argv[6])}
+    yield from run.loader("train", dataset, batch_size=batch_size, **workers, **options)
+    run.close()
 
 
-def main(kind, small, path, width, limit):
+def main(kind, small, path, width, limit, num_workers):
     torch.set_num_threads(1)
+    threading.stack_size(2**20)  # of the threads by which workers send, within the limit, too
     model = nn.Linear(width, 1)
     optimizer = torch.optim.SGD(model.parameters(), 1e-6)
     train(model, optimizer, globals()[kind](small))  # imports, threads and pools are there then
@@ -90,7 +114,8 @@ def main(kind, small, path, width, limit):
     resource.setrlimit(which, (now + limit, now + limit))
     num_rows = train(model, optimizer, globals()[kind](path))
     grown = peak_bytes() - before.rss - (mapped_bytes() if kind == "arrow" else 0)
-    print(num_rows, grown)  # noqa: T201 - what it is run for
+    grown_workers = workers_peak_bytes() - before.rss if num_workers else 0
+    print(num_rows, grown, grown_workers)  # noqa: T201 - what it is run for
 
 
 def train(model, optimizer, batches):

@@ -168,6 +168,10 @@ def test_a_mask_belongs_to_the_image_of_its_name(data):
         ImagePairs(data)[3]
     image, mask = ImagePairs(data, size=(5, 5))[3]
     assert image.shape == (3, 5, 5) and mask.shape == (5, 5)
+    flipped = ImagePairs(
+        data, size=(5, 5), transform=lambda *pair: [each.flip(-1) for each in pair]
+    )
+    assert all(map(torch.equal, flipped[3], (image.flip(-1), mask.flip(-1))))
 
 
 @pytest.mark.parametrize(
@@ -389,6 +393,38 @@ def test_rows_of_a_saved_dataset(data):
     (data / "state.json").unlink()
     with pytest.raises(DataError, match=r"has no state.json"):
         ArrowRows(data)
+
+
+@pytest.fixture
+def splits(data):
+    """Write what `datasets.DatasetDict.save_to_disk` writes: a folder for each split."""
+    for name in ("train", "test", "far-away"):
+        (data / name).mkdir()
+        making.arrow(data / name)
+    (data / "dataset_dict.json").write_text('{"splits": ["train", "test", "far-away"]}')
+    return data
+
+
+def test_the_splits_of_a_saved_dataset_are_folders(splits, registered):
+    (splits / "README.md").write_text("about the data")
+    found = layouts.describe(splits, scan(splits))
+    assert (found["layout"], found["title"]) == ("arrow", "Hugging Face dataset (Arrow)")
+    for root in (splits, registered(splits)):
+        for folder in ("train", "far-away"):
+            rows = ArrowRows(root, folder)
+            assert [rows[n]["number"] for n in range(len(rows))] == list(range(NUM))
+    allowed = 'allowed: folder="far-away", folder="test", folder="train"'
+    for folder in ("", "valid"):
+        with pytest.raises(DataError, match=allowed):
+            ArrowRows(splits, folder)
+
+
+@pytest.mark.parametrize(
+    "name", ["train/state.json", "test/dataset_info.json", "dataset_dict.json"]
+)
+def test_splits_that_lack_a_file_are_not_recognised(splits, name):
+    (splits / name).unlink()
+    assert layouts.describe(splits, scan(splits))["layout"] == "files"
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """The code of a recipe is recorded in checkpoints, and compared at a resume."""
 
 import importlib
+import re
 import shutil
 import subprocess
 import sys
@@ -96,21 +97,103 @@ def test_the_packages_are_those_that_the_files_import(root):
     assert packages["numpy"] == sys.modules["numpy"].__version__
 
 
-@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
-def test_the_commit_says_whether_files_differ_from_it(root):
-    def git(*arguments):
-        name = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
-        subprocess.run(["git", *name, *arguments], cwd=root, check=True, capture_output=True)
+@pytest.fixture
+def git(root):
+    if shutil.which("git") is None:
+        pytest.skip("git is not installed")
 
+    def git(*arguments, cwd=root):
+        name = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
+        subprocess.run(["git", *name, *arguments], cwd=cwd, check=True, capture_output=True)
+
+    return git
+
+
+def commit_all(git, cwd):
+    git("init", cwd=cwd)
+    git("add", "*.py", cwd=cwd)
+    git("commit", "-m", "one", cwd=cwd)
+
+
+def test_the_commit_says_whether_files_differ_from_it(root, git):
     assert "commit" not in code()
-    git("init")
-    git("add", ".")
-    git("commit", "-m", "one")
-    (root / ".gitignore").write_text("__pycache__\n.gitignore\n")
+    commit_all(git, root)
     commit = code()["commit"]
     assert len(commit) == 12
     (root / "someones_recipe/train.py").write_text("changed = True\n")
     assert code()["commit"] == f"{commit} (modified)"
+
+
+def test_what_python_compiles_is_no_change(root, git):
+    commit_all(git, root)
+    for directory in ("someones_recipe", "someones_recipe/parts"):
+        (root / directory / "__pycache__").mkdir(exist_ok=True)
+        (root / directory / "__pycache__/net.cpython-311.pyc").write_bytes(b"")
+    assert len(code()["commit"]) == 12
+    (root / "someones_recipe/parts/more.py").write_text("")
+    assert code()["commit"].endswith(" (modified)")
+
+
+@pytest.fixture
+def namespace(tmp_path, monkeypatch):
+    """A recipe's package without __init__.py, of which two directories have a part each."""
+    files = {
+        "first/someones_space/zoo/train.py": "import someones_space.parts.net\n",
+        "first/someones_space/parts/net.py": "",
+        "second/someones_space/more.py": "",
+    }
+    for name, text in files.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    monkeypatch.syspath_prepend(tmp_path / "second")
+    names = ("someones_space.zoo.train", "someones_space.more")
+    imported(tmp_path / "first", monkeypatch, *names)
+    yield tmp_path
+    for name in [each for each in sys.modules if each.startswith("someones_")]:
+        del sys.modules[name]
+
+
+IN_SPACE = ("someones_space.zoo.train:build",)
+
+
+def test_packages_without_init_have_the_files_of_all_their_directories(namespace):
+    files = provenance.code_of(IN_SPACE)["files"]
+    assert list(files) == [
+        "someones_space/more.py", "someones_space/parts/net.py", "someones_space/zoo/train.py",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("changed", ["first/someones_space/zoo/train.py",
+                                     "second/someones_space/more.py"])  # fmt: skip
+def test_changed_files_of_packages_without_init_are_found(namespace, changed):
+    before = {"code": provenance.code_of(IN_SPACE)}
+    assert provenance.changed_on_disk(IN_SPACE, before) == []
+    (namespace / changed).write_text("changed = True\n")
+    assert provenance.changed_on_disk(IN_SPACE, before) == [changed.partition("/")[2]]
+
+
+def test_the_commit_is_that_of_the_whole_package_without_init(namespace, root, git):
+    commit_all(git, namespace)
+    assert len(provenance.code_of(IN_SPACE)["commit"]) == 12
+    for name in ("first/someones_space/zoo/train.py", "second/someones_space/more.py"):
+        provenance.code_of.cache_clear()
+        before = (namespace / name).read_text()
+        (namespace / name).write_text("changed = True\n")
+        assert provenance.code_of(IN_SPACE)["commit"].endswith(" (modified)")
+        (namespace / name).write_text(before)
+
+
+def test_code_of_several_repositories_has_a_commit_of_each(root, git, tmp_path, monkeypatch):
+    other = tmp_path / "other"
+    (other / "someones_parts").mkdir(parents=True)
+    (other / "someones_parts/__init__.py").write_text("")
+    imported(other, monkeypatch, "someones_parts")
+    commit_all(git, root)
+    commit_all(git, other)
+    (root / "someones_recipe/train.py").write_text("changed = True\n")
+    found = provenance.code_of((*NAMES, "someones_parts:build"))["commit"]
+    assert re.fullmatch(r"[0-9a-f]{12}, [0-9a-f]{12} \(modified\)", found)
 
 
 def items(before, names=NAMES):

@@ -46,3 +46,18 @@ def test_a_run_whose_sums_vary_is_refused_where_exact_is_required(
     else:
         assert isinstance(outcome, Failed) and isinstance(outcome.error, NotExact), outcome
         assert "allowed: deterministic: true" in str(outcome.error)
+
+
+@pytest.mark.parametrize("deterministic", [True, False])
+def test_a_run_whose_sums_vary_is_uncertain_at_its_first_start(
+    monkeypatch, tmp_path, deterministic
+):
+    environment = on("cuda", deterministic=deterministic)
+    monkeypatch.setattr(reproducibility, "environment", lambda: environment)
+    store, policy = CheckpointStore(tmp_path, identity={}), CheckpointPolicy(every_steps=100)
+    supervisor = ScriptedSupervisor()
+    outcome = run(CountingJob, seed=0, store=store, policy=policy, supervisor=supervisor)
+    assert isinstance(outcome, Succeeded), outcome
+    (receipt,) = supervisor.receipts
+    assert list(receipt.uncertain) == ([] if deterministic else [MATTERS["deterministic"]])
+    assert receipt.exact and ("uncertain" in receipt.to_json()) == (not deterministic)

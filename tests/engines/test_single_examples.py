@@ -55,6 +55,17 @@ def test_one_example_is_refused_whatever_the_batch_size():
     assert list(refused.value.errors) == ["recipe"]
 
 
+def test_one_example_is_trained_with_batch_normalisation_in_eval_mode(monkeypatch):
+    def build(parameters, context):
+        made = original(parameters, context)
+        made.model[1].eval()
+        return made
+
+    original = toy_model.build
+    monkeypatch.setattr(toy_model, "build", build)
+    assert train(8).step
+
+
 class Frozen(nn.Sequential):
     """Keeps its statistics in training, as fine-tuned models do."""
 
@@ -77,7 +88,7 @@ IMAGE, ROW = torch.zeros(9, 2, 4, 4), torch.zeros(9, 2)
         (nn.SyncBatchNorm(2), ROW, False),
         (nn.BatchNorm1d(2, track_running_stats=False), ROW, False),
         (nn.LayerNorm(2), ROW, True),
-        (Frozen(nn.BatchNorm1d(2)), ROW, True),
+        (Frozen(nn.BatchNorm1d(2)).train(), ROW, True),
     ],
 )
 def test_what_the_model_computes_decides(model, inputs, is_possible):

@@ -326,6 +326,21 @@ def test_a_checkpoint_of_another_width_fails_the_operation_and_says_why(tmp_path
     assert "model.0.weight" in str(outcome.error)
 
 
+def test_a_checkpoint_of_other_examples_in_as_many_batches_is_refused():
+    """Within the first epoch no other number in the state shows it."""
+    donor, of_fewer = (make(parameters={"examples": number}) for number in (50, 48))
+    donor.advance()
+    state = freeze(donor.state_dict())
+    had, has = (job.trainer.route.num_examples for job in (donor, of_fewer))
+    assert had > has and -(-had // 8) == -(-has // 8)
+    message = f"the training had {had} examples; now it has {has}; allowed: the data that give"
+    with pytest.raises(IncompatibleState, match=message):
+        of_fewer.load_state_dict(state)
+    del state["state"]["num_examples"]  # as in older versions
+    of_fewer.load_state_dict(state)
+    assert of_fewer.step == 1
+
+
 @pytest.mark.slow
 def test_digits_are_learned(tmp_path):
     config = {"recipe": "digits", "epochs": 8, "batch_size": 64, "learning_rate": 4e-3,

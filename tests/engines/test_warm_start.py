@@ -7,7 +7,7 @@ from tests.engines.contract import Case, ScriptedSupervisor, attempt, bits, undi
 from tests.federated import runs
 from tests.rl import cases as rl
 from trainops.kind import KINDS
-from trainops.process.warm_start import warm_start
+from trainops.process.warm_start import _filled, warm_start
 from trainops.runtime.checkpoint.store import Candidate, CheckpointStore
 from trainops.runtime.errors import IncompatibleState
 from trainops.runtime.ledger import MemoryLedger
@@ -17,6 +17,8 @@ pytestmark = pytest.mark.slow
 DQN = Case("rl", "dqn", dict(rl.CASES[0][1]), ())
 SEPARATE = Case("rl", "separate", dict(rl.CASES[4][1]), ())
 PPO = Case("rl", "ppo", dict(rl.CASES[5][1]), ())
+TOY = Case("training", "toy", {"recipe": "toy", "epochs": 1, "batch_size": 8}, ())
+STATISTICS = ("bias", "running_mean", "running_var", "weight")  # of a batch norm
 CASES = [DQN, SEPARATE, PPO, runs.case(), runs.case("sample"), runs.case("user", fraction=0.8)]
 
 
@@ -74,6 +76,44 @@ def test_networks_of_more_agents_start_as_new_ones_and_are_named(tmp_path):
     missing = sorted(found.keys() - given.keys())
     assert missing and all(name.startswith("3.") for name in missing)
     assert f"missing: {', '.join(missing)}" in receipt.items[0].note
+
+
+def test_networks_of_fewer_agents_are_named_as_unexpected(tmp_path):
+    source = undisturbed(SEPARATE, tmp_path / "source").checkpoints[-1]
+    begun, receipt = warmed(SEPARATE, source, tmp_path / "warm", agents=2)
+    given, found = state_of(source)["model"], state_of(begun)["model"]
+    assert all(torch.equal(given[name], found[name]) for name in found)
+    unexpected = sorted(given.keys() - found.keys())
+    assert unexpected and all(name.startswith("2.") for name in unexpected)
+    item = receipt.items[0]
+    assert f"unexpected: {', '.join(unexpected)}" in item.note
+    assert "missing" not in item.note and "shape" not in item.note
+    assert item.restored and not item.exact
+
+
+def test_weights_of_another_shape_start_as_new_ones_and_are_named(tmp_path):
+    source = undisturbed(TOY, tmp_path / "source").checkpoints[-1]
+    begun, receipt = warmed(TOY, source, tmp_path / "warm", parameters={"width": 5})
+    given, found = state_of(source)["model"], state_of(begun)["model"]
+    new = KINDS["training"].make_job(config_of(TOY, parameters={"width": 5}), {}).state_dict()
+    fitting = {"1.num_batches_tracked", "2.batches", "4.bias"}
+    for name, each in found.items():
+        assert torch.equal(each, (given if name in fitting else new["model"])[name]), name
+    (item,) = receipt.items
+    assert item.note == (
+        f"3 of {len(found)} tensors; of another shape: 0.weight (6, 4), not (5, 4), "
+        + "".join(f"1.{name} (6,), not (5,), " for name in STATISTICS)
+        + "4.weight (3, 6), not (3, 5)"
+    )
+    assert item.restored and not item.exact
+
+
+def test_of_many_names_the_first_are_listed_with_the_number_of_the_others():
+    given = {f"layer{number:02}": torch.zeros(1) for number in range(14)}
+    taken, item = _filled("model", {"layer00": torch.ones(1)}, given)
+    assert torch.equal(taken["layer00"], given["layer00"])
+    names = ", ".join(f"layer{number:02}" for number in range(1, 11))
+    assert item.note == f"1 of 1 tensors; unexpected: {names} and 3 more"
 
 
 def test_weights_of_another_algorithm_are_refused(tmp_path):

@@ -11,6 +11,7 @@ THROTTLE = "tests/http/test_login_throttle.py"
 IDENTITY = "tests/workers/test_identity.py"
 FACTOR = "tests/http/test_second_factor.py"
 OIDC = "tests/identity/test_oidc.py"
+BACK_CHANNEL = "tests/identity/test_back_channel.py"
 
 DEFENCES = [
     Protection(
@@ -241,11 +242,32 @@ DEFENCES = [
     ),
     Protection(
         "only keys that the provider publishes sign ID tokens",
-        "trainops.http.oidc.id_tokens:verified",
+        "trainops.http.oidc.id_tokens:_decoded",
         "jwt.decode(token, usable_keys(published_keys), registry=_Headers()).claims",
         '__import__("json").loads(__import__("base64").urlsafe_b64decode('
         'token.split(".")[1] + "=="))',
         f"{OIDC}::test_an_id_token_that_is_not_for_this_sign_in_is_refused",
+    ),
+    Protection(
+        "an ID token is no logout token",
+        "trainops.http.oidc.id_tokens:verified_logout",
+        'elif "nonce" in claims:',
+        "elif False:",
+        f"{BACK_CHANNEL}::test_a_token_that_is_not_of_a_sign_out_ends_nothing",
+    ),
+    Protection(
+        "a logout token ends no later session",
+        "trainops.http.oidc.logout:_is_named",
+        'begun["iat"] > claims["iat"]',
+        "False",
+        f"{BACK_CHANNEL}::test_a_token_that_is_received_twice_ends_no_later_session",
+    ),
+    Protection(
+        "a logout token of a session ends that session only",
+        "trainops.http.oidc.logout:_is_named",
+        'return bool(begun["sid"] == at_provider)',
+        "return True",
+        f"{BACK_CHANNEL}::test_a_session_at_the_provider_ends_its_own_only",
     ),
     Protection(
         "a refused person loses the role",

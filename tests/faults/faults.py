@@ -287,6 +287,10 @@ def _resume(storm: "Storm", chance: Chance) -> None:
         storm.stack.client.post(f"operations/{operation_id}/resume")
 
 
+def _preempt(storm: "Storm", chance: Chance) -> None:
+    storm.preempt()
+
+
 def _is(*reasons: str) -> frozenset[str]:
     return frozenset(reasons)
 
@@ -298,17 +302,15 @@ FAULTS = [
     Fault("kill forkserver", _to(NURSERY, signal.SIGKILL), _is("PROCESS_KILLED", "PLATFORM_ERROR")),
     Fault("freeze forkserver", _freeze(NURSERY), _is("PLATFORM_ERROR", "SHUTDOWN")),
     Fault("kill worker", _to(WORKER, signal.SIGKILL), LOST),
-    Fault("stop worker", _to(WORKER, signal.SIGTERM), _is("SHUTDOWN", "PLATFORM_ERROR")),
-    Fault("interrupt worker", _to(WORKER, signal.SIGINT), _is("SHUTDOWN", "PLATFORM_ERROR")),
-    Fault("quit worker", _to(WORKER, signal.SIGQUIT), LOST | {"SHUTDOWN", "PLATFORM_ERROR"}),
+    Fault("stop worker", _to(WORKER, signal.SIGTERM), _is("SHUTDOWN")),
+    Fault("interrupt worker", _to(WORKER, signal.SIGINT), _is("SHUTDOWN")),
+    Fault("quit worker", _to(WORKER, signal.SIGQUIT), LOST | {"SHUTDOWN"}),
     Fault(
         "stop worker twice",
         _to(WORKER, signal.SIGTERM, signal.SIGTERM),
-        LOST | {"SHUTDOWN", "PLATFORM_ERROR"},
+        LOST | {"SHUTDOWN"},
     ),
-    Fault(
-        "shut down worker by remote control", _remote_shutdown, _is("SHUTDOWN", "PLATFORM_ERROR")
-    ),
+    Fault("shut down worker by remote control", _remote_shutdown, _is("SHUTDOWN")),
     Fault("freeze worker", _freeze(WORKER), LOST | {"SHUTDOWN"}),
     Fault("sleep machine", _sleep_machine, LOST | {"SHUTDOWN"}),
     Fault("jump clock", _jump_clock),
@@ -340,4 +342,5 @@ FAULTS = [
     Fault("cancel", _ask("cancel"), STOPPED),
     Fault("kill operation", _ask("kill"), _is("KILLED_BY_PERSON", "CANCELLED_BY_PERSON")),
     Fault("resume", _resume),
+    Fault("preempt", _preempt, _is("PREEMPTED")),
 ]

@@ -20,6 +20,7 @@ STORMY = {
     # Cleaning up all the time must not disturb what is being written.
     "TRAINOPS_UNOWNED_FILE_AGE_SECONDS": "1",
     "TRAINOPS_CLEANUP_INTERVAL_HOURS": "0.001",
+    "TRAINOPS_PREEMPT_AFTER_SECONDS": "2",
 }
 
 

@@ -30,6 +30,8 @@ BACKUPS = "tests/backups/test_backups.py"
 BUDGETS = "tests/operations/test_budgets.py"
 PREEMPTION = "tests/operations/test_preemption.py"
 PROJECTS = "tests/api/test_projects.py"
+SIGNATURES = "tests/checkpoints/test_signatures.py"
+ERASURE = "tests/erasure/test_erasure.py"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,63 @@ class Protection:
 
 
 PROTECTIONS = [
+    Protection(
+        "a checkpoint with a signature that does not match is not a start of an attempt",
+        "apps.operations.attempts.preparation:acceptable",
+        "if problem := signatures.problem_of(each, checks):",
+        "if problem := None:",
+        f"{SIGNATURES}::test_an_attempt_starts_from_the_newest_accepted_checkpoint_and_says_why",
+    ),
+    Protection(
+        "a checkpoint that others put into the storage is not taken over",
+        "apps.checkpoints.signatures:require_stored",
+        "if problem := _problem(artifacts_path, found, is_signed_only=is_signed_only): "
+        "raise problem",
+        "",
+        f"{SIGNATURES}::test_files_without_a_row_are_taken_over_only_if_signed",
+    ),
+    Protection(
+        "a recovery record cannot move a genuine checkpoint to another place",
+        "apps.operations.attempts.recovery_records:recover",
+        "found = _verified(directory, record)",
+        "found = _staged(record)",
+        f"{SIGNATURES}::test_a_recovery_record_cannot_move_a_genuine_checkpoint_to_another_place",
+    ),
+    Protection(
+        "a key that is not accepted refuses no checkpoint of a row",
+        "apps.checkpoints.signatures:problem_of",
+        "is_judged = settings.REQUIRE_SIGNATURES",
+        "is_judged = True",
+        f"{SIGNATURES}::test_a_lost_secret_key_refuses_nothing_and_the_new_one_is_recorded_if_asked_for",
+    ),
+    Protection(
+        "a signature covers the place of a checkpoint",
+        "apps.checkpoints.signatures:_payload",
+        r'f"trainops checkpoint 1\n{artifacts_path}\n{digest}".encode()',
+        "digest.encode()",
+        f"{SIGNATURES}::test_a_signed_checkpoint_moved_to_a_newer_place_is_not_taken_over",
+    ),
+    Protection(
+        "a key in the database is accepted only if the installation endorsed it",
+        "apps.checkpoints.signing_keys:_endorsed",
+        "if signer(row.endorsement, _endorsed_bytes(row.pk, row.name)) in own:",
+        "if own:",
+        f"{SIGNATURES}::test_a_row_in_the_database_alone_makes_no_key_accepted",
+    ),
+    Protection(
+        "an erasure is finished only once no files are left",
+        "apps.erasure.erasing:erase",
+        "_require_gone(plan)",
+        "",
+        f"{ERASURE}::test_files_that_are_left_keep_the_erasure_unfinished",
+    ),
+    Protection(
+        "a user whose datasets others use is erased only after a decision about them",
+        "apps.erasure.erasing:require_possible",
+        "if plan.shared and shared is None:",
+        "if False:",
+        f"{ERASURE}::test_shared_datasets_need_a_decision",
+    ),
     Protection(
         "what runs beyond a budget is handed back",
         "apps.operations.scheduling.budgets:_used_up",
@@ -133,6 +192,14 @@ PROTECTIONS = [
         'projects.require_member(changes.get("project", ""), actor)',
         "",
         f"{PROJECTS}::test_an_edit_moves_an_operation_into_projects_of_the_user_only",
+    ),
+    Protection(
+        "a worker that cannot read datasets claims nothing that needs some",
+        "apps.operations.models.queryset:OperationQuerySet.fitting",
+        "fitting = fitting.filter(uses_datasets=False)",
+        "pass",
+        "tests/operations/test_dataset_storage.py"
+        "::test_an_operation_waits_for_its_dataset_and_others_do_not",
     ),
     Protection(
         "a worker whose time ends claims nothing that cannot be saved before",

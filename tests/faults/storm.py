@@ -76,8 +76,20 @@ LOOP: dict[str, Any] = {
     "checkpoint": {"every_steps": 300, "every_epochs": 1_000_000, **KEPT},
     **STUBBORN,
 }
-CONFIGS = [OFTEN, RARELY, AGENTS, CLIENTS, LOOP]
-NUM_OPERATIONS = 5
+# On both workers at once.
+NODES = LOOP | {
+    "parameters": {"epochs": 200, "batch_size": 128},
+    "nodes": 2,
+    "checkpoint": {"every_steps": 100, "every_epochs": 1_000_000, **KEPT},
+}
+# Preempts the others, and is not begun again once it ended.
+URGENT = OFTEN | {"epochs": 5}
+CONFIGS = {
+    "often": OFTEN, "rarely": RARELY, "agents": AGENTS, "clients": CLIENTS, "loop": LOOP,
+    "nodes": NODES, "urgent": URGENT,
+}  # fmt: skip
+PRIORITIES = {"urgent": 5}
+ALWAYS_EXPLAINED = {"nodes": {"WORKER_LOST"}}  # so a node calls whatever happens to another one
 NUM_LASTING = 10  # so many faults may go on having effects
 LEASE_SECONDS = float(QUICK["ORPHAN_TIMEOUT_SECONDS"])
 QUIET_SECONDS = 240
@@ -92,10 +104,10 @@ class Storm:
     over: Installation
     seed: int
     counts: Counter[str] = field(default_factory=Counter)
-    undisturbed: list[str] = field(default_factory=list)  # one for each of CONFIGS
+    undisturbed: dict[str, str] = field(default_factory=dict)  # one for each of CONFIGS
     running: list["_Running"] = field(default_factory=list)
     violations: list[str] = field(default_factory=list)
-    num_begun: Counter[str] = field(default_factory=Counter)  # by kind
+    num_begun: Counter[str] = field(default_factory=Counter)  # by name of its config
     num_judged: int = 0
     reasons: Counter[str] = field(default_factory=Counter)
     _healing: list[tuple[float, Callable[[], None]]] = field(default_factory=list)
@@ -116,20 +128,22 @@ class Storm:
     def run(self, *, seconds: float = 0, num_faults: int = 0) -> None:
         """Inject faults until the time or the number is reached, then wait for quiet and judge."""
         chance = random.Random(self.seed)  # noqa: S311 - to be replayed, not to be secret
-        self.undisturbed = [self.stack.submit(**config) for config in CONFIGS]
-        for each in self.undisturbed:
+        self.undisturbed = {name: self.stack.submit(**CONFIGS[name]) for name in CONFIGS}
+        for each in self.undisturbed.values():
             self.stack.wait(each, "COMPLETED", seconds=QUIET_SECONDS)
-        self.running = [self._begin(number % len(CONFIGS)) for number in range(NUM_OPERATIONS)]
+        self.running = [self._begin(name) for name in CONFIGS if name not in PRIORITIES]
         ends_at = time.monotonic() + seconds
         while time.monotonic() < ends_at or self.counts.total() < num_faults:
             time.sleep(chance.uniform(0.2, 3.0))
             self._require_up()
             self._inject(chance)
             self._heal(time.monotonic())
-            for place, each in enumerate(self.running):
+            for each in list(self.running):
                 if self._ask(each.operation_id).get("state") in ("COMPLETED", "FAILED"):
                     self._judge(each)
-                    self.running[place] = self._begin(each.number)
+                    self.running.remove(each)
+                    if each.name not in PRIORITIES:
+                        self.running.append(self._begin(each.name))
         self._calm()
         for each in self.running:
             self._judge(each)
@@ -137,13 +151,20 @@ class Storm:
             self.violations += judge.overlaps(trace.name, trace)  # a ghost may have woken up late
         self.violations += self._patiently(self._leftovers)
 
-    def _begin(self, number: int) -> "_Running":
-        operation_id = self._patiently(lambda: self.stack.submit(**CONFIGS[number]))
-        self.num_begun[CONFIGS[number].get("kind", "training")] += 1
+    def preempt(self) -> None:
+        """Submit an operation of higher priority, unless there is one."""
+        if any(each.name == "urgent" for each in self.running):
+            raise ValueError("an urgent operation is there already")
+        self.running.append(self._begin("urgent"))
+
+    def _begin(self, name: str) -> "_Running":
+        config, priority = CONFIGS[name], PRIORITIES.get(name, 0)
+        operation_id = self._patiently(lambda: self.stack.submit(**config, priority=priority))
+        self.num_begun[name] += 1
         # What was done a moment ago may strike it, too.
         since = max(0, len(self._explained) - NUM_LASTING)
         trace = self.over.hooks / f"trace-{operation_id}"
-        return _Running(operation_id, number, trace, since)
+        return _Running(operation_id, name, trace, since)
 
     def _patiently(self, ask: Callable[[], Any]) -> Any:
         """Ask again while web or database are away."""
@@ -216,8 +237,9 @@ class Storm:
         self.num_judged += 1
 
     def _judged(self, running: "_Running") -> list[str]:
-        explained = frozenset().union(*self._explained[running.since :])
-        undisturbed = self.undisturbed[running.number]
+        always = ALWAYS_EXPLAINED.get(running.name, ())
+        explained = frozenset(always).union(*self._explained[running.since :])
+        undisturbed = self.undisturbed[running.name]
         found = judge.problems(
             self.stack, running.operation_id, undisturbed, running.trace, explained
         )
@@ -248,6 +270,6 @@ class _Running:
     """One operation in the storm."""
 
     operation_id: str
-    number: int  # of its config
+    name: str  # of its config
     trace: Path
     since: int  # the faults from here on may explain what happens to it

@@ -8,11 +8,14 @@ import pytest
 import torch
 
 from tests.federated.runs import ServerLedger, make_job, run_through
+from trainops.kinds.federated import job as federated_job
+from trainops.kinds.federated import server
 from trainops.kinds.federated.masking import mask, unmask
 from trainops.kinds.federated.options import ServerConfig
 from trainops.kinds.federated.parameter_layout import average_of
 from trainops.kinds.federated.rng import Secrets, begin_streams
 from trainops.kinds.federated.strategies.strategy import FederatedStrategy
+from trainops.media.names import CLIENTS
 from trainops.runtime import reproducibility
 from trainops.runtime.checkpoint.snapshot import freeze
 from trainops.runtime.errors import IncompatibleState, NonFiniteLoss
@@ -281,6 +284,21 @@ def test_no_figure_of_the_clients_own_examples_is_reported(keeping):
     names = {name for metrics in curve.values() for name in metrics}
     assert names == {"val_loss", "val_accuracy", "epsilon"}
     assert job.state_dict()["state"]["clients"] == {}
+
+
+def test_of_many_clients_the_first_have_points_of_their_own(monkeypatch):
+    monkeypatch.setattr(server, "NUM_FOLLOWED", 2)
+    of_clients = {name for metrics in run_through(make_job()).values() for name in metrics}
+    of_clients = {name for name in of_clients if name.startswith(CLIENTS)}
+    figures = ("train_accuracy", "train_loss", "update_norm")
+    assert of_clients == {f"{CLIENTS}{client}/{name}" for client in (0, 1) for name in figures}
+
+
+def test_of_many_rounds_some_have_points_of_single_clients(monkeypatch):
+    monkeypatch.setattr(federated_job, "NUM_ROUNDS_FOLLOWED", 3)
+    points = run_through(make_job(rounds=7, local_epochs=1))
+    followed = [any(name.startswith(CLIENTS) for name in each) for each in points.values()]
+    assert followed == [False, False, True, False, False, True, False]
 
 
 def test_a_fork_continues_for_more_rounds():

@@ -53,6 +53,11 @@ def test_rounds(way):
             torch.testing.assert_close(value, expected[name], rtol=1e-10, atol=1e-12)
         assert points["train_loss"] == pytest.approx(losses["train"], rel=1e-9)
         assert points["val_loss"] == pytest.approx(losses["val"], rel=1e-9)
+        of_clients = {name: value for name, value in points.items() if name.endswith("/train_loss")}
+        assert of_clients == {
+            f"clients/{client}/train_loss": pytest.approx(loss, rel=1e-9)
+            for client, loss in losses["clients"].items()
+        }
 
 
 def model_of(job):
@@ -67,13 +72,14 @@ def network(weights):
 
 
 def plain_round(job, weights, chosen, number):
-    """Return the server's next model, and the mean losses of the round."""
+    """Return the server's next model, and the mean losses of the round and of its clients."""
     config, train = job.config, job.context.train
-    updates, counts, loss_sum = [], [], 0.0
+    updates, counts, losses = [], [], {}
     for client in chosen:
         part = job.context.parts[client]
         model = network(weights)
         optimizer = torchs(config, model)
+        loss_sum = 0.0
         for epoch in range(config.local_epochs):
             order = part[permutation(len(part), config.seed, number, client, epoch)]
             for batch in order.split(config.batch_size):
@@ -81,6 +87,7 @@ def plain_round(job, weights, chosen, number):
                 loss_sum += loss * len(batch) / config.local_epochs
         updates.append({name: each - weights[name] for name, each in model.state_dict().items()})
         counts.append(len(part))
+        losses[client] = loss_sum / len(part)
     rate = config.server.learning_rate
     following = {
         name: before + rate * mean([each[name] for each in updates], counts)
@@ -88,11 +95,12 @@ def plain_round(job, weights, chosen, number):
     }
     held = job.context.validation
     judged = nn.functional.cross_entropy(network(following)(*held.inputs), held.targets)
-    return following, {"train": loss_sum / sum(counts), "val": judged.item()}
+    train_loss = mean(losses.values(), counts)
+    return following, {"train": train_loss, "val": judged.item(), "clients": losses}
 
 
 def mean(values, counts):
-    """Return the weighted mean of tensors."""
+    """Return the weighted mean of tensors or numbers."""
     return sum(count * each for count, each in zip(counts, values, strict=True)) / sum(counts)
 
 

@@ -355,6 +355,7 @@ def test_dice_is_one_for_the_mask_itself_and_nearly_nothing_beside_it():
     assert dice(1 - 2 * mask, mask).item() < 0.02
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_a_u_net_learns_to_outline_the_organ():
     job = make_job(

@@ -208,10 +208,10 @@ def test_ten_thousand_entries_are_asked_in_a_moment():
     ]  # fmt: skip
     account.add(entries[:1])
     account.epsilon  # the first use of a setting takes tens of milliseconds
-    began = time.perf_counter()
+    began = time.process_time()
     account.add(entries[1:])
     assert account.epsilon == epsilon({(1.0, 0.01): 10_000}, 1e-5)
-    assert time.perf_counter() - began < 0.5, "some 20 ms on a quiet machine"
+    assert time.process_time() - began < 0.5  # usually some 20 ms
 
 
 def networks():

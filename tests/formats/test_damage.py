@@ -269,6 +269,7 @@ def test_no_value_of_thousands_does(tmp_path, content):
     survive(save(content, tmp_path / "file.pt"))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 @pytest.mark.usefixtures("foreign")
 @settings(max_examples=300, **FUZZ)

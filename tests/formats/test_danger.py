@@ -221,9 +221,9 @@ def test_a_pickle_that_makes_no_sense_is_damage(tmp_path, never_loaded, content)
 
 def quick(path):
     """Return how reading fails, which must not take long."""
-    began = time.perf_counter()
+    began = time.process_time()
     error = look(path)
-    assert time.perf_counter() - began < 5
+    assert time.process_time() - began < 5
     return error
 
 

@@ -51,6 +51,7 @@ def ring(job):
     return replay.rows[torch.arange(replay.first, replay.count) % replay.slots]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 @pytest.mark.parametrize("source", SOURCES, ids=str)
 def test_how_agents_explore_is_kept_from_a_file_to_its_export(source, tmp_path):

@@ -17,7 +17,7 @@ from tests.further_kind.test_contract import forget
 from tests.operations.attempts import Running, run
 from tests.operations.distributed import FIRST, Round, curve, final, run_distributed
 from tests.waiting import wait_until
-from trainops.runtime.throughput import SYSTEM
+from trainops.media.names import SYSTEM
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),

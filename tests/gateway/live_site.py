@@ -77,6 +77,14 @@ class LiveSite:
         """Move the operation to a step, as a worker does."""
         self.execute("UPDATE operations_operation SET step = ? WHERE id = ?", step, self.operation)
 
+    def log(self, text):
+        """Store output of the operation, as a worker does."""
+        self.execute(
+            "INSERT INTO operations_logchunk (operation_id, attempt, text) VALUES (?, 1, ?)",
+            self.operation,
+            text,
+        )
+
     def execute(self, statement, *values):
         with sqlite3.connect(self.data_dir / "trainops.sqlite3", timeout=20) as database:
             database.execute(statement, values)

@@ -30,6 +30,11 @@ class Provider:
     def requests(self):
         return httpx.post(f"{self.issuer}/requests", content="{}").json()["requests"]
 
+    def logout_token(self, **claims):
+        """Return a logout token with these claims; None leaves one out."""
+        answer = httpx.post(f"{self.issuer}/logout-token", content=json.dumps(claims))
+        return answer.json()["token"]
+
     def authorize(self, address):
         """Follow the redirect to the provider; return the one back."""
         assert address.startswith(self.issuer), address

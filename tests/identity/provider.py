@@ -19,6 +19,7 @@ from joserfc import jwk, jwt
 from joserfc.jws import JWSRegistry
 
 CLIENT, SECRET = "trainops", "a secret: of 100 % and more"
+EVENT = "http://schemas.openid.net/event/backchannel-logout"
 REDIRECTS = ("http://testserver/login/oidc/callback",)
 KEY = jwk.RSAKey.generate_key(2048, {"use": "sig", "alg": "RS256"})
 FOREIGN = jwk.RSAKey.generate_key(2048, {"use": "sig", "alg": "RS256", "kid": KEY.thumbprint()})
@@ -62,6 +63,8 @@ class Handler(BaseHTTPRequestHandler):
         if path == "/control":
             self.server.state = {**START, **json.loads(body)}
             self._json(200, {})
+        elif path == "/logout-token":
+            self._json(200, {"token": self._logout_token(json.loads(body))})
         elif path == "/requests":
             self._json(200, {"requests": self.server.requests})
         elif not self._planted(path):
@@ -151,7 +154,16 @@ class Handler(BaseHTTPRequestHandler):
     def _id_token(self, nonce):
         state, now = self.server.state, int(time.time())
         claims = {"iss": self.server.issuer, "aud": CLIENT, "iat": now, "exp": now + 300}
-        claims |= {"nonce": nonce, **state["claims"], **state["id_token"]}
+        return self._signed({**claims, "nonce": nonce, **state["claims"], **state["id_token"]})
+
+    def _logout_token(self, given):
+        now = int(time.time())
+        claims = {"iss": self.server.issuer, "aud": CLIENT, "iat": now, "exp": now + 120}
+        claims |= {"jti": secrets.token_urlsafe(8), "events": {EVENT: {}}}
+        return self._signed({**claims, **given})
+
+    def _signed(self, claims):
+        state = self.server.state
         claims = {name: value for name, value in claims.items() if value is not None}
         match state["sign_with"]:
             case "foreign":

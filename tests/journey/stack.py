@@ -21,7 +21,7 @@ import psutil
 
 from tests.environment import DATA_DIR
 from tests.waiting import wait_until
-from trainops.runtime.throughput import SYSTEM
+from trainops.media.names import SYSTEM
 
 logging.getLogger("httpx").setLevel(logging.WARNING)  # a line for every look is no help
 ROOT = Path(__file__).resolve().parents[2]
@@ -90,8 +90,9 @@ class Stack:
         assert response.is_success, response.text
         return response.json()["data"]
 
-    def submit(self, *, kind: str = "training", **config: Any) -> str:
-        answer = self.post("operations", {"kind": kind, "config": config})
+    def submit(self, *, kind: str = "training", priority: int = 0, **config: Any) -> str:
+        asked = {"kind": kind, "config": config, "priority": priority}
+        answer = self.post("operations", asked)
         return str(answer["id"])
 
     def wait(self, operation_id: str, *states: str, seconds: float = 300) -> Any:

@@ -60,6 +60,7 @@ def test_cancelled_resumed_and_killed_it_ends_with_the_exact_trades(stack, datas
     assert stack.curve(stopped) == stack.curve(whole)
 
 
+@pytest.mark.exhaustive
 def test_a_walk_forward_goes_through_to_its_end_by_itself(stack, dataset):
     study = stack.post(
         "studies",

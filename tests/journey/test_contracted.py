@@ -21,6 +21,7 @@ def execute(stack, statement, *values):
         return connection.execute(statement, values).fetchall()
 
 
+@pytest.mark.exhaustive
 def test_running_processes_end_and_what_they_compute_is_saved(tmp_path):
     seconds = {"TRAINOPS_REREGISTRATION_CHECK_INTERVAL_SECONDS": "1"}
     with running(tmp_path / "var", **seconds) as stack:

@@ -169,6 +169,7 @@ def test_killed_at_every_client_epoch_it_ends_exactly(
     require_kill_changes_nothing(runtime, undisturbed, mode, (number, client, epoch))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("mode", some_of(["hybrid", "none"], every=2))
 def test_with_the_servers_machine_killed_its_clients_go_on(runtime, undisturbed, mode):
     operation_id = runtime.begin(mode, **AWAY)
@@ -190,6 +191,7 @@ def test_with_the_servers_machine_killed_its_clients_go_on(runtime, undisturbed,
     assert runtime.what_it_came_to(operation_id) == undisturbed(mode)
 
 
+@pytest.mark.exhaustive
 def test_labels_lead_each_client_to_its_machine(runtime):
     operation_id = runtime.begin("none", **AWAY, rounds=1)
     seen = {}
@@ -206,6 +208,7 @@ def test_labels_lead_each_client_to_its_machine(runtime):
     assert not runtime.rows("SELECT id FROM operations_operation WHERE id LIKE 'op_subtask%%'")
 
 
+@pytest.mark.exhaustive
 def test_a_cancel_reaches_clients_that_run(runtime, undisturbed):
     operation_id = runtime.begin("sample", **AWAY)
     in_the_middle(runtime, operation_id, (1, 2, 1))

@@ -72,6 +72,7 @@ def test_an_operation_without_any_worker_goes_back_to_the_queue(stack, also_froz
     assert stack.get(f"operations/{operation_id}")["is_resumable"]
 
 
+@pytest.mark.exhaustive
 def test_under_the_policy_never_it_fails_and_can_be_deleted(stack):
     operation_id = running_operation(stack, restart={"policy": "never"})
     with frozen(stack, WORKER):
@@ -81,6 +82,7 @@ def test_under_the_policy_never_it_fails_and_can_be_deleted(stack):
         stack.delete(f"operations/{operation_id}")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("how", ["cancel", "kill"])
 def test_what_was_asked_for_before_the_lease_expired_is_settled_without_a_worker(stack, how):
     operation_id = running_operation(stack)

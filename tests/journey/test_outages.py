@@ -153,6 +153,7 @@ def test_a_database_that_restarts_costs_nothing(tmp_path):
     assert (done["attempt"], operation.num_steps) == (1, NUM_STEPS)
 
 
+@pytest.mark.exhaustive
 def test_a_database_that_is_back_later_than_a_short_lease_costs_no_step(
     stack, undisturbed, tmp_path
 ):
@@ -188,6 +189,7 @@ def test_a_full_disk_costs_a_checkpoint_only(stack, undisturbed, tmp_path, insta
     assert (done["attempt"], operation.num_steps) == (1, NUM_STEPS)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("hours", some_of([-1, 1], every=2))
 def test_a_clock_that_jumps_changes_nothing(stack, undisturbed, tmp_path, installation, hours):
     operation = Traced(stack, tmp_path)
@@ -248,6 +250,7 @@ def replace(stack, worker):
     wait_until(lambda: {each.pid for each in stack.processes(WORKER)} - before)
 
 
+@pytest.mark.exhaustive
 def test_a_worker_asked_to_stop_while_the_broker_is_frozen_is_gone_in_time(
     stack, undisturbed, tmp_path
 ):
@@ -274,6 +277,7 @@ def test_a_worker_asked_to_stop_while_the_database_is_away_is_gone_in_time(
     assert operation.num_steps == NUM_STEPS  # what it left was adopted
 
 
+@pytest.mark.exhaustive
 def test_a_new_version_is_deployed_under_load_and_nothing_is_lost(stack, undisturbed):
     """Every worker is stopped and replaced, one after the other, while operations run and wait."""
     ids = [stack.submit(**CONFIG) for _ in range(4)]

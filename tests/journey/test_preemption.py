@@ -54,9 +54,7 @@ def attempts(stack, operation_id):
 def test_a_preempted_operation_ends_with_the_exact_model(stack, undisturbed):
     low = stack.submit(**CONFIG)
     stack.wait_step(low, 20)
-    urgent = stack.post(
-        "operations", {"kind": "training", "config": CONFIG | {"epochs": 2}, "priority": 5}
-    )["id"]
+    urgent = stack.submit(**CONFIG | {"epochs": 2}, priority=5)
     stack.wait(urgent, "COMPLETED")
     assert attempts(stack, low)[0] == ("preempted", "PREEMPTED", urgent)
     ended = stack.wait(low, "COMPLETED")

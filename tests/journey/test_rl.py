@@ -31,6 +31,7 @@ def submit(stack):
     return stack.post("operations", {"kind": "rl", "config": CONFIG})["id"]
 
 
+@pytest.mark.exhaustive
 def test_cancelled_resumed_and_killed_it_ends_with_the_exact_agents(stack):
     whole = submit(stack)
     expected = stack.wait(whole, "COMPLETED")

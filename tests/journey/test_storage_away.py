@@ -96,6 +96,7 @@ def test_a_start_while_the_storage_is_away_waits_for_it(tmp_path):
         assert done["step"] > step
 
 
+@pytest.mark.exhaustive
 def test_a_fresh_database_neither_starts_on_nor_sweeps_another_installations_storage(tmp_path):
     data_dir, other = tmp_path / "var", tmp_path / "other"
     with running(data_dir, **RECIPES) as stack:

@@ -58,6 +58,7 @@ def attributes(span):
     return {key: value.string_value or value.int_value for key, value in named.items()}
 
 
+@pytest.mark.exhaustive
 def test_one_trace_leads_from_the_request_to_the_first_step(receiver, tmp_path):
     own = {
         "TRAINOPS_OTLP_ENDPOINT": f"http://127.0.0.1:{receiver.server_port}/",

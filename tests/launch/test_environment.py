@@ -10,7 +10,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from trainops.launch import environment
+from trainops.launch import environment, hashes
 from trainops.launch.refusal import CannotStart
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -21,6 +21,25 @@ version = "1"
 dependencies = ["one>=1", "two"]
 [project.optional-dependencies]
 test = ["three"]
+"""
+
+
+HASH = f"sha256:{'1' * 64}"
+HASHES = f"""# a comment
+one==1 \\
+    --hash={HASH}
+two==2.0 \\
+    --hash=sha256:{"2" * 64} \\
+    --hash=sha256:{"3" * 64}
+"""
+# Writes what pip was called with, and the report that it is asked for.
+PIP = """#!/bin/sh
+echo "$@" >> "$0.called"
+while [ $# -gt 0 ]; do
+    [ "$1" = --report ] && cp "$(dirname "$0")/report.json" "$2"
+    [ "$1" = -r ] && cat "$2" >> "$0.called"
+    shift
+done
 """
 
 
@@ -38,6 +57,7 @@ def constraints() -> dict[str, str]:
 def project(tmp_path):
     (tmp_path / "pyproject.toml").write_text(PYPROJECT)
     (tmp_path / "constraints.txt").write_text("one==1\n")
+    (tmp_path / "hashes.txt").write_text(HASHES)
     (tmp_path / ".venv" / "bin").mkdir(parents=True)
     (tmp_path / ".venv" / "bin" / "python").touch()
     return tmp_path
@@ -149,17 +169,94 @@ def test_a_failed_installation_shows_its_last_lines_and_leaves_no_stamp(project)
     assert not (venv / "trainops-stamp.json").exists()
 
 
+def pip_that_chooses(project, *chosen: tuple[str, str], digest="", needs=()) -> Path:
+    """Replace the interpreter; return the file of what it is called with.
+
+    `digest`: SHA-256 of each file, as pip reports it; `needs`: what each distribution requires.
+    """
+    folder = project / ".venv" / "bin"
+    install = [
+        {
+            "metadata": {"name": name, "version": version, "requires_dist": list(needs)},
+            "download_info": {"archive_info": {"hashes": {"sha256": digest}}},
+        }
+        for name, version in chosen
+    ]
+    (folder / "report.json").write_text(json.dumps({"install": install}))
+    (folder / "python").write_text(PIP)
+    (folder / "python").chmod(0o755)
+    return folder / "python.called"
+
+
+def test_only_what_has_hashes_is_installed_each_file_compared(project):
+    called = pip_that_chooses(project, ("One", "1"), ("two", "2.0+cpu"), digest="3" * 64)
+    environment.ensure(project / "log", root=project, venv=project / ".venv")
+    choice, install, *wanted = called.read_text().splitlines()
+    assert "--dry-run" in choice and f"-c {project / 'constraints.txt'} one>=1 two" in choice
+    assert "--no-deps --require-hashes -r" in install and "--dry-run" not in install
+    assert wanted == [
+        f"One==1 --hash={HASH}",
+        f"two==2.0+cpu --hash=sha256:{'2' * 64} --hash=sha256:{'3' * 64}",
+    ]
+
+
+@pytest.mark.parametrize("digest", ["", "4" * 64])
+def test_a_build_of_another_index_is_installed_and_named(project, capsys, digest):
+    """An index that the user configured, as that of PyTorch for another Python or for CUDA."""
+    called = pip_that_chooses(project, ("one", "1"), ("two", "2.0+cu126"), digest=digest)
+    environment.ensure(project / "log", root=project, venv=project / ".venv")
+    *_, wanted, install = called.read_text().splitlines()
+    assert wanted == f"one==1 --hash={HASH}"
+    assert install.endswith("--no-deps two==2.0+cu126") and "--require-hashes" not in install
+    said = capsys.readouterr().out
+    assert said.count("Installed without a comparison of hashes: two==2.0+cu126\n") == 1
+
+
+@pytest.mark.parametrize("extras", [[], ["gcs"]])
+@pytest.mark.parametrize("chosen", [("two", "3.0"), ("two", "3.0+cu126"), ("intruder", "1")])
+def test_what_has_no_hashes_is_not_installed(project, chosen, extras):
+    with (project / "pyproject.toml").open("a") as file:
+        file.write('gcs = ["bucket"]\n')
+    called = pip_that_chooses(project, ("one", "1"), chosen)
+    with pytest.raises(CannotStart, match=re.escape(f"no hashes of {chosen[0]}=={chosen[1]},")):
+        environment.ensure(project / "log", extras=extras, root=project, venv=project / ".venv")
+    assert len(called.read_text().splitlines()) == 1  # it was asked what it would install
+    assert not (project / ".venv" / "trainops-stamp.json").exists()
+
+
+def test_extras_that_are_not_pinned_are_installed_without_hashes(project):
+    with (project / "pyproject.toml").open("a") as file:
+        file.write('gcs = ["bucket"]\n')
+    chosen = [("one", "1"), ("bucket", "7"), ("cloud", "8")]
+    called = pip_that_chooses(project, *chosen, needs=["two>=1", "Cloud[x]>=3; extra == 'y'"])
+    environment.ensure(project / "log", extras=["gcs"], root=project, venv=project / ".venv")
+    assert called.read_text().splitlines()[-1].endswith("--no-deps bucket==7 cloud==8")
+
+
+def test_nothing_is_installed_without_the_file_of_hashes(project):
+    (project / "hashes.txt").unlink()
+    called = pip_that_chooses(project, ("one", "1"))
+    with pytest.raises(CannotStart, match=r"hashes.txt cannot be read"):
+        environment.ensure(project / "log", root=project, venv=project / ".venv")
+    assert not called.exists()
+
+
+def test_everything_that_is_pinned_has_hashes():
+    found = hashes.read(ROOT)
+    assert dict(list(found)) == constraints()
+    assert all(len({*each}) == len(each) >= 1 for each in found.values())
+
+
 def test_an_installation_is_stamped_and_keeps_the_extras_of_the_one_before(project, capsys):
     venv = project / ".venv"
-    (venv / "bin" / "python").write_text('#!/bin/sh\nprintf "%s " "$@" > "$0.called"\n')
-    (venv / "bin" / "python").chmod(0o755)
+    pip_that_chooses(project, ("one", "1"))
     stamp(project, ["test"])
     (project / "constraints.txt").write_text("one==2\n")
     environment.ensure(project / "log", root=project, venv=venv)
     called = (venv / "bin" / "python.called").read_text()
     assert f"-c {project / 'constraints.txt'} one>=1 two three" in called
     assert environment.is_current(project, venv, ["test"])
-    assert capsys.readouterr().out.count("\n") == 2  # one when it starts, one when it ends
+    assert capsys.readouterr().out.count("\n") == 3  # what is chosen, installed, and the end
 
 
 def test_the_progress_of_pip_is_one_phrase(tmp_path):

@@ -11,6 +11,9 @@ from django.db import connection
 from django.db.migrations.recorder import MigrationRecorder
 
 from apps.installation.models import StorageBinding
+from apps.workers import registry
+from apps.workers.models import Worker
+from trainops.clock import seconds_from_now
 from trainops.http.models import Token
 from trainops.kind import KINDS
 from trainops.launch.prepare import prepare
@@ -48,6 +51,23 @@ def test_the_storages_are_bound_and_another_installations_are_refused():
         prepare()
     assert prepare(take_over_storage=True).warnings == []
     assert prepare().warnings == []
+
+
+def test_a_storage_is_not_taken_over_while_a_worker_can_use_the_present_one():
+    prepare()
+    StorageBinding.objects.all().delete()
+    registry.register(worker_id="w@other-host")
+    Worker.objects.update(storage_problem="not mounted")
+    registry.register(worker_id="box", worker_type="custom")  # over HTTP: it has no storage
+    assert prepare(take_over_storage=True).warnings == []
+    before = list(StorageBinding.objects.order_by("pk").values_list("storage_id", flat=True))
+    Worker.objects.update(storage_problem="")
+    with pytest.raises(CannotStart, match="w@other-host can use the present one"):
+        prepare(take_over_storage=True)
+    after = list(StorageBinding.objects.order_by("pk").values_list("storage_id", flat=True))
+    assert after == before
+    Worker.objects.update(heartbeat_at=seconds_from_now(-3600))  # it has ended
+    assert prepare(take_over_storage=True).warnings == []
 
 
 def test_a_storage_that_is_away_is_a_warning(settings):
@@ -109,7 +129,7 @@ def test_a_database_that_a_newer_version_only_expanded_is_used():
 
 def test_a_database_with_migrations_of_two_versions_is_refused():
     MigrationRecorder(connection).record_applied("operations", "0999_a_further_column")
-    MigrationRecorder(connection).record_unapplied("workers", "0006_load_samples")
+    MigrationRecorder(connection).record_unapplied("workers", "0007_dataset_problem")
     with pytest.raises(CannotStart, match="misses 1 migrations of this version"):
         prepare()
 

@@ -107,6 +107,12 @@ def test_workers_alone_need_the_addresses_of_database_and_broker(tmp_path):
     assert "set TRAINOPS_DATABASE_URL to the values of its first machine" in line
 
 
+def test_workers_alone_take_over_no_storage(tmp_path):
+    done = launch("up", "--only-workers", "--take-over-storage", "--data-dir", str(tmp_path))
+    assert done.returncode == 2
+    assert "--take-over-storage is for the machine with web and beat" in done.stderr
+
+
 @pytest.mark.slow
 def test_workers_alone_do_not_start_on_a_database_of_another_version(tmp_path):
     """Nor do they migrate it: the machine with the web server does."""

@@ -11,9 +11,10 @@ import kombu
 import psycopg
 import pytest
 
-from trainops.launch import embedded, servers, stack
+from trainops.launch import embedded, servers, stack, up
 from trainops.launch.identity import unprivileged_user
 from trainops.launch.options import EVERYWHERE, parse
+from trainops.launch.prepared import Prepared
 from trainops.launch.refusal import CannotStart
 
 SOURCES = ["any", "wheels"]
@@ -150,6 +151,37 @@ def test_listening_everywhere_allows_the_names_of_this_machine_and_no_others():
     assert {"localhost", "127.0.0.1"} < set(names)
     assert stack.allowed_hosts("127.0.0.1") == ["localhost", "127.0.0.1", "[::1]"]
     assert "10.1.2.3" in stack.allowed_hosts("10.1.2.3")
+
+
+@pytest.mark.parametrize(
+    ("host", "allowed", "shown"),
+    [
+        ("127.0.0.1", None, None),
+        (EVERYWHERE[0], None, "http://10.1.2.3:8123   (TRAINOPS_ALLOWED_HOSTS names the host)"),
+        (EVERYWHERE[0], "*", "http://10.1.2.3:8123   (TRAINOPS_ALLOWED_HOSTS names the host)"),
+        (EVERYWHERE[0], "localhost,.a.example", "http://a.example:8123   (TRAINOPS_ALLOWED"),
+        (
+            EVERYWHERE[0],
+            "localhost",
+            "http://10.1.2.3:8123, once TRAINOPS_ALLOWED_HOSTS names 10.1.2.3",
+        ),
+        ("10.9.9.9", "localhost", "http://10.9.9.9:8123, once TRAINOPS_ALLOWED_HOSTS names 10.9"),
+        ("10.9.9.9", None, "http://10.9.9.9:8123   (TRAINOPS_ALLOWED_HOSTS names the host)"),
+        ("fd00::1", None, "http://[fd00::1]:8123   (TRAINOPS_ALLOWED_HOSTS names the host)"),
+    ],
+)
+def test_a_start_shows_the_address_for_other_machines(monkeypatch, tmp_path, host, allowed, shown):
+    monkeypatch.setattr(stack, "_routed_address", lambda: "10.1.2.3")
+    monkeypatch.delenv("TRAINOPS_ALLOWED_HOSTS", raising=False)
+    if allowed:
+        monkeypatch.setenv("TRAINOPS_ALLOWED_HOSTS", allowed)
+    chosen = parse(["--host", host, "--port", "8123", "--data-dir", str(tmp_path)])
+    text = up.welcome(chosen, Prepared(admin="ada"), stack.build(chosen).env)
+    assert "Open       http://" in text
+    if shown is None:
+        assert "Elsewhere" not in text
+    else:
+        assert f"Elsewhere  {shown}" in text
 
 
 def test_the_web_shows_its_errors_and_not_its_visitors():

@@ -85,12 +85,15 @@ def test_the_check_tells_what_has_to_be_done(installation):
     assert CONTRACTED in found["message"]
 
     installation.execute("DELETE FROM django_migrations WHERE name LIKE '0999%'")
-    pending = ["operations.0043_storage_quotas"]  # a further column
-    installation.execute("DELETE FROM django_migrations WHERE name = '0043_storage_quotas'")
+    pending = ["operations.0045_uses_datasets"]  # a further column
+    installation.execute("DELETE FROM django_migrations WHERE name = '0045_uses_datasets'")
     code, found = installation.check()
     assert (code, found["verdict"], found["pending"]) == (0, "rolling", pending)
 
-    earlier = "0038_nodes", "0039_shares", "0040_project_members", "0041_preemption", "0042_budgets"
+    earlier = (
+        "0038_nodes", "0039_shares", "0040_project_members", "0041_preemption", "0042_budgets",
+        "0043_storage_quotas",
+    )  # fmt: skip
     pending[:0] = [f"operations.{name}" for name in earlier]
     for name in earlier:
         installation.execute("DELETE FROM django_migrations WHERE name = ?", name)
@@ -121,7 +124,7 @@ def test_an_older_version_does_not_start_with_a_contracted_database(installation
 
 @PROCESSES
 def test_a_newer_version_starts_after_the_migrations(installation, process):
-    installation.execute("DELETE FROM django_migrations WHERE name = '0043_storage_quotas'")
+    installation.execute("DELETE FROM django_migrations WHERE name = '0045_uses_datasets'")
     done = installation.run(*process, *(["--check"] if process[-1].endswith("prepare") else []))
     assert done.returncode != 0
     assert "The database is older than this trainops (1 migrations are missing)" in (

@@ -111,6 +111,7 @@ def test_the_library_runs_a_job_without_a_server(installed, elsewhere):
     assert again.splitlines()[-1] == first.splitlines()[-1]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("form", some_of(sorted({*FORMS} - EXTRAS), every=3))
 def test_a_new_package_is_installed_and_checked_without_a_server(installed, elsewhere, form):
     run(installed / "trainops", "recipes", "new", "mine", "--form", form, **elsewhere)

@@ -61,6 +61,7 @@ def execute(*statements):
             cursor.execute(each)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("_ends_at_the_newest")
 @pytest.mark.parametrize("target", some_of(["0010_takes_slot", "0015_outbox"], every=2))
 def test_rows_are_moved_with_their_digests_and_back(target):
@@ -98,6 +99,7 @@ BROKEN = {
 }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("_ends_at_the_newest")
 @pytest.mark.parametrize("how", some_of([*BROKEN], every=2))
 def test_a_broken_chain_stays_broken_at_the_same_entry(how, caplog):

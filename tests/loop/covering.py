@@ -1,6 +1,7 @@
 """Every form of training with every loader, window and precision: factors, and rows of them.
 
-A row has one value of each factor. What cannot be had together is excluded by a rule with a name.
+A row has one value of each factor. What cannot be had together is excluded by a rule with a name;
+what this machine cannot compute is skipped, with the name of a rule as the reason.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -16,10 +17,10 @@ Row = dict[str, Any]
 INGREDIENTS = ("ingredients", "tensors")  # over datasets, and in memory
 
 
-def has_gpu() -> bool:
+def num_gpus() -> int:
     import torch  # the web process reads recipes without it
 
-    return torch.cuda.is_available()
+    return torch.cuda.device_count()
 
 
 FACTORS: Mapping[str, tuple[Any, ...]] = {
@@ -53,9 +54,13 @@ EXCLUDED: Mapping[str, Callable[[Row], bool]] = {
         row["optimizers"] > 1 and row["form"] == "transformers"
     ),
     "tensors are trained by one rank": lambda row: row["ranks"] > 1 and row["form"] == "tensors",
-    "fp16 is for GPUs": lambda row: row["precision"] == "fp16" and not has_gpu(),
     "Lightning scales no manual optimization": lambda row: (
         row["precision"] == "fp16" and row["form"] == "lightning" and row["optimizers"] > 1
+    ),
+}
+UNAVAILABLE: Mapping[str, Callable[[Row], bool]] = {
+    "fp16 needs a GPU for each rank": lambda row: (
+        row["precision"] == "fp16" and num_gpus() < row["ranks"]
     ),
 }
 
@@ -98,12 +103,20 @@ def pairs(row: Row) -> set[tuple[Any, ...]]:
     return set(combinations(row.items(), 2))
 
 
+def unavailable(row: Row) -> str:
+    """Return why this machine cannot compute a row; empty if it can."""
+    return next((why for why, excludes in UNAVAILABLE.items() if excludes(row)), "")
+
+
 def pairwise() -> list[Row]:
-    """Return few rows in which all pairs of values meet that meet in any row; greedily."""
-    candidates = list(rows())
-    missing = set().union(*map(pairs, candidates))
-    found = []
-    while missing:
-        found.append(max(candidates, key=lambda row: len(pairs(row) & missing)))
-        missing -= pairs(found[-1])
+    """Return few rows in which all pairs of values meet that meet in any row; greedily.
+
+    The first of them can be computed here, and have all pairs that can be had here.
+    """
+    found: list[Row] = []
+    for candidates in ([each for each in rows() if not unavailable(each)], list(rows())):
+        missing = set().union(*map(pairs, candidates)).difference(*map(pairs, found))
+        while missing:
+            found.append(max(candidates, key=lambda row: len(pairs(row) & missing)))
+            missing -= pairs(found[-1])
     return found

@@ -1,8 +1,9 @@
 """Train the example `spectra` within a limit of memory: a process of its own, for test_ingredients.
 
 `SMALL LARGE LIMIT NUM_WORKERS`: after a training on the small directory, the process may take LIMIT
-more bytes of address space for that on the large one. Prints the number of examples, and by how
-many bytes its resident memory grew at most.
+more bytes of address space for that on the large one, and each worker process as much. Prints the
+number of examples, and by how many bytes the resident memory of the process and of its largest
+worker grew at most.
 """
 
 import os
@@ -13,7 +14,7 @@ from pathlib import Path
 import psutil
 import torch
 
-from tests.memory import peak_bytes, reset_peak
+from tests.memory import peak_bytes, reset_peak, workers_peak_bytes
 from trainops.kind import KINDS
 
 DATASET = "ds_0000000000000000"
@@ -37,7 +38,9 @@ def main(small, large, limit, num_workers):
     before = psutil.Process().memory_info()
     reset_peak()
     resource.setrlimit(resource.RLIMIT_AS, (before.vms + limit, before.vms + limit))
-    print(train(large, num_workers), peak_bytes() - before.rss)  # noqa: T201 - what it is run for
+    num_examples = train(large, num_workers)
+    grown_workers = workers_peak_bytes() - before.rss if num_workers else 0
+    print(num_examples, peak_bytes() - before.rss, grown_workers)  # noqa: T201 - what it is run for
 
 
 if __name__ == "__main__":

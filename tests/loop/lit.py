@@ -12,7 +12,7 @@ class Parameters(LightningParameters):
     module: Literal["automatic", "manual", "several"] = "automatic"
     num_workers: int = 0
     scheduler: Literal["none", "step", "epoch", "plateau", "seldom"] = "none"
-    iterable: Literal["", "plain", "stateful"] = ""
+    iterable: Literal["", "plain", "stateful", "anew"] = ""
     combined: Literal["", "list", "min_size", "max_size", "max_size_cycle"] = ""
     damaged: bool = False
     callbacks: list[str] = Field(default_factory=list)

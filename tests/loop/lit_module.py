@@ -84,16 +84,38 @@ class StatefulFlow(Flow):
         self.position, self.passes = 0, self.passes + 1
 
 
-class FlowingData(Data):
-    """With a state, the last batch is a full one."""
+class AnewFlow(Flow):
+    """Continues only from a state that was loaded, else begins a further pass at its beginning."""
 
-    is_stateful = False
+    def __init__(self, examples):
+        super().__init__(examples)
+        self.position, self.passes, self.start = 0, 0, 0
+
+    def state_dict(self):
+        return {"position": self.position, "passes": self.passes}
+
+    def load_state_dict(self, state):
+        self.start, self.passes = state["position"], state["passes"]
+
+    def __iter__(self):
+        self.position, self.start = self.start, 0
+        self.passes += not self.position
+        while self.position < len(self.examples):
+            self.position += 1
+            yield self.examples[(self.position + self.passes) % len(self.examples)]
+        self.position = 0
+
+
+class FlowingData(Data):
+    """With `StatefulFlow`, the last batch is a full one."""
+
+    flow = Flow
 
     def loader(self, dataset):
         examples = list(dataset)
-        if self.is_stateful:
-            return super().loader(StatefulFlow(examples[: len(examples) // 4 * 4]))
-        return super().loader(Flow(examples))
+        if self.flow is StatefulFlow:
+            examples = examples[: len(examples) // 4 * 4]
+        return super().loader(self.flow(examples))
 
 
 class Automatic(LightningModule):
@@ -313,7 +335,7 @@ def make(run, parameters):
         data = (DamagedData if parameters.skip_undecodable else WithoutDamaged)()
     if parameters.iterable:
         data = FlowingData()
-        data.is_stateful = parameters.iterable == "stateful"
+        data.flow = {"plain": Flow, "stateful": StatefulFlow, "anew": AnewFlow}[parameters.iterable]
     if not parameters.callbacks:
         return module, data
     from tests.loop.lit_callbacks import MADE

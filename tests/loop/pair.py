@@ -23,6 +23,7 @@ class Parameters(ModuleParameters):
     schedule: ScheduleSettings = ScheduleSettings()
     second_schedule: ScheduleSettings = ScheduleSettings()
     checkpointing: bool = False
+    is_measured: bool = False  # by torchmetrics, too
     steps: list[str] = Field(default_factory=list)
 
 

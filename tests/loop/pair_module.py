@@ -77,6 +77,10 @@ class Pair(TrainingModule):
         )
         self.head = nn.Linear(4, 1)
         self.register_buffer("seen", torch.zeros(()))
+        if parameters.is_measured:
+            from torchmetrics import MeanSquaredError, SumMetric
+
+            self.error, self.examples = MeanSquaredError(), SumMetric()
 
     def loaders(self, run):
         options = {"batch_size": self.settings.batch_size, "num_workers": self.settings.num_workers}
@@ -129,8 +133,14 @@ class Pair(TrainingModule):
         return {"loss": error if optimizer == "body" else error.sqrt(), "error": error}
 
     def validation_step(self, batch):
-        error = functional.mse_loss(self.score(batch).float(), batch["target"])
-        return {"loss": error, "val_root": error.sqrt()}
+        score = self.score(batch).float()
+        error = functional.mse_loss(score, batch["target"])
+        found = {"loss": error, "val_root": error.sqrt()}
+        if self.settings.is_measured:
+            self.error.update(score, batch["target"])
+            self.examples.update(len(score))
+            found |= {"val_error": self.error, "val_examples": self.examples}
+        return found
 
 
 train = module_loop(Pair)

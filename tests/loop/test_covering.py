@@ -3,6 +3,7 @@
 Pairs of values of all factors in `.ci/run` (a part of them) and `--all`; the product in `--all`.
 """
 
+import json
 import random
 import re
 import signal
@@ -20,7 +21,8 @@ from tests.engines.contract import (
     require_same_end,
     undisturbed,
 )
-from tests.loop.covering import EXCLUDED, FACTORS, pairs, pairwise, rows
+from tests.loop import covering
+from tests.loop.covering import EXCLUDED, FACTORS, pairs, pairwise, rows, unavailable
 from tests.ranks import running
 from tests.thinning import some_of
 from tests.waiting import wait_until
@@ -48,6 +50,19 @@ def test_a_row_is_left_out_only_by_a_rule_with_a_name():
     for row in whole:
         names = [name for name, excludes in EXCLUDED.items() if excludes(row)]
         assert (row in kept) == (not names)
+
+
+@pytest.mark.parametrize(
+    ("num_gpus", "skipped"), [(0, {1, 2}), (1, {2}), (2, set())], ids=["none", "one", "two"]
+)
+def test_fp16_is_tried_where_each_rank_has_a_gpu(monkeypatch, num_gpus, skipped):
+    monkeypatch.setattr(covering, "num_gpus", lambda: num_gpus)
+    chosen = pairwise()
+    left_out = [row for row in chosen if unavailable(row)]
+    assert {row["ranks"] for row in left_out} == skipped
+    assert {row["precision"] for row in left_out} <= {"fp16"}
+    computed = set().union(*(pairs(row) for row in chosen if not unavailable(row)))
+    assert computed == set().union(*(pairs(row) for row in rows() if not unavailable(row)))
 
 
 def case_of(row):
@@ -97,11 +112,15 @@ def interrupted(case, root, expected, at, kills):
 
 
 def require_contract(row, root, request):
+    if reason := unavailable(row):
+        pytest.skip(reason)
     if row["form"] in ("lightning", "transformers"):
         pytest.importorskip(row["form"], reason=f"the extra {row['form']} is not installed")
     rng = random.Random(name_of(row))
     if row["ranks"] > 1:
-        require_contract_of_ranks(row, root, request.getfixturevalue("forkserver"), rng)
+        num_kills = 1 + (request.node.get_closest_marker("exhaustive") is not None)
+        forkserver = request.getfixturevalue("forkserver")
+        require_contract_of_ranks(row, root, forkserver, rng, num_kills)
         return
     case = case_of(row)
     expected = undisturbed(case, root)
@@ -112,19 +131,54 @@ def require_contract(row, root, request):
     interrupted(case, root / "killed", expected, (first_end, after), (True, False))
 
 
-def require_contract_of_ranks(row, root, forkserver, rng):
-    """The signal arrives within a window, and is obeyed at its end."""
+def batches_per_epoch(row):
+    """Return how many batches each of two ranks trains on."""
+    if row["loaders"] == 1:
+        return 3
+    return 3 if row["schedule"] == "together" else 7
+
+
+def signals(row, rng):
+    """Return the batches at which two stops and two kills arrive; a window is ended before a stop.
+
+    The first stop is obeyed at the end of a window, the second at the end of an epoch.
+    """
+    length = batches_per_epoch(row)
+    is_by_batch = row["form"] == "lightning" and row["optimizers"] > 1
+    window = 1 if is_by_batch else row["accumulation"]
+    inside = rng.randint(1, length - 1)
+    has_ended = -(-inside // window) * window >= length
+    end = 2 * length if has_ended else length
+    return (inside, end), (rng.randint(end + 1, end + length - 1), end + length)
+
+
+def require_contract_of_ranks(row, root, forkserver, rng, num_kills):
+    """Signals arrive within a window; to stop is obeyed at its end."""
     checkpoint = {"every_steps": 2, "every_seconds": 1e9, "self_check": False}
-    config = CONFIG | config_of(row) | {"checkpoint": checkpoint}
+    device = "cuda" if row["precision"] == "fp16" else "cpu"
+    config = CONFIG | config_of(row) | {"checkpoint": checkpoint, "device": device}
     expected = running.Attempts(forkserver, root / "undisturbed", config)
     assert isinstance(expected.attempt(), Succeeded), expected.ended
-    attempts, rank = running.Attempts(forkserver, root / "disturbed", config), rng.randrange(2)
-    assert isinstance(attempts.attempt(f"stop 0 {rng.randint(1, 3)}"), Stopped)
-    ended = attempts.attempt(f"kill {rank} {rng.randint(7, 9)}")
-    assert ended == -signal.SIGKILL if rank == 0 else isinstance(ended, Failed)
+    attempts = running.Attempts(forkserver, root / "disturbed", config)
+    stops, kills = signals(row, rng)
+    for batch in stops:
+        assert isinstance(attempts.attempt(f"stop 0 {batch}"), Stopped), attempts.ended
+    assert has_ended_epoch(attempts.committed[-1]), "the second stop is at the end of an epoch"
+    for batch in kills[:num_kills]:
+        rank = rng.randrange(2)
+        ended = attempts.attempt(f"kill {rank} {batch}")
+        assert ended == -signal.SIGKILL if rank == 0 else isinstance(ended, Failed)
     assert isinstance(attempts.attempt(), Succeeded), attempts.ended
-    assert [receipt.exact for receipt in attempts.receipts[1:]] == [True, True]
+    assert all(receipt.exact for receipt in attempts.receipts[1:])
+    assert len(attempts.receipts) == 3 + num_kills
     running.require_same_end(attempts, expected)
+
+
+def has_ended_epoch(checkpoint):
+    """Whether all batches of an epoch are trained; a validation may follow within the last."""
+    place = json.loads((checkpoint.path / "state.json").read_text())["place"]
+    done, length, within = re.search(r"epochs, \w+: (\d+) of (\d+) done(, )?", place).groups()
+    return int(done) + bool(within) == int(length)
 
 
 @pytest.fixture(scope="module")

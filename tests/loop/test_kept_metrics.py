@@ -7,6 +7,7 @@ from torch.utils.data import TensorDataset
 
 from tests.engines.contract import bytes_of
 from trainops.kinds.loop.metric_states import MetricStates
+from trainops.runtime.errors import IncompatibleState
 
 torchmetrics = pytest.importorskip("torchmetrics", reason="torchmetrics is not installed")
 classification = pytest.importorskip("torchmetrics.classification")
@@ -93,3 +94,47 @@ def test_metrics_that_share_a_state_are_saved_with_all_updates():
     assert {name: each["count"] for name, each in saved.items()} == {
         "BinaryPrecision": 3, "BinaryRecall": 3,
     }  # fmt: skip
+
+
+def seen(metric, first, last):
+    """Return the states of a metric that has seen these examples."""
+    metric.reset()
+    if last > first:
+        is_number = isinstance(metric, torchmetrics.PearsonCorrCoef)
+        labels = LABELS.float() if is_number else LABELS
+        metric.update(SCORES[first:last], labels[first:last])
+    return MetricStates(metric).state_dict()
+
+
+@pytest.mark.parametrize("kind", ["BinaryAUROC", "BinaryAccuracy"])
+def test_states_of_several_ranks_are_merged(kind):
+    metric = getattr(classification, kind)()
+    parts = [seen(metric, *each) for each in ((0, 0), (0, 3), (3, 8), (8, 11))]
+    states = MetricStates(metric)
+    for given, number in ((parts, 11), (parts[1:2], 3), ([], 0)):
+        states.load_state_dict(states.merged(given))
+        found = metric.compute() if number else None
+        expected = seen(metric, 0, number)
+        assert metric.update_called is bool(number)
+        states.load_state_dict(expected)
+        assert found is None or torch.equal(found, metric.compute())
+
+
+def test_states_that_cannot_be_merged_are_refused():
+    metric = torchmetrics.PearsonCorrCoef()
+    parts = [seen(metric, 0, 5), seen(metric, 5, 11)]
+    assert MetricStates(metric).merged(parts[:1]) is not None
+    with pytest.raises(
+        IncompatibleState, match=r"PearsonCorrCoef .* is not merged .none.; allowed"
+    ):
+        MetricStates(metric).merged(parts)
+
+
+def test_a_value_that_was_asked_for_is_computed_again():
+    metric = classification.BinaryAccuracy()
+    metric.update(SCORES, LABELS)
+    before = metric.compute()
+    metric.tp.zero_()
+    assert metric.compute() is before
+    MetricStates(metric).forget_values()
+    assert metric.compute() != before

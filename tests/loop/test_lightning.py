@@ -11,6 +11,7 @@ from tests.engines.contract import (
     Case,
     ScriptedSupervisor,
     attempt,
+    bytes_of,
     require_death_changes_nothing,
     require_stop_changes_nothing,
     undisturbed,
@@ -54,6 +55,12 @@ CASES = {
     "limited": {"module": "several", "limit_train_batches": 4, "limit_val_batches": 1,
                 "accumulate_grad_batches": 3, "scheduler": "step"},
     "not-validated": {"limit_train_batches": 3, "limit_val_batches": 0, "scheduler": "epoch"},
+    "limited-iterable": {"iterable": "plain", "limit_train_batches": 3, "limit_val_batches": 1,
+                         "accumulate_grad_batches": 2, "scheduler": "step"},
+    "limited-stateful": {"iterable": "stateful", "limit_train_batches": 2, "scheduler": "epoch",
+                         "max_epochs": 2},
+    "limited-anew": {"iterable": "anew", "limit_train_batches": 3, "limit_val_batches": 2,
+                     "accumulate_grad_batches": 2, "val_check_interval": 2},
     "undecodable": {"damaged": True, "skip_undecodable": True, "accumulate_grad_batches": 4},
     "rarely": {"check_val_every_n_epoch": 2},
     "together": {"combined": "list", "accumulate_grad_batches": 4, "val_check_interval": 3},
@@ -121,6 +128,22 @@ def test_the_weights_are_those_of_lightnings_trainer(tmp_path, name):
     assert latest == pytest.approx(validated, rel=1e-5)
 
 
+@pytest.mark.parametrize("name", ["limited-stateful", "limited-anew"])
+def test_a_stop_changes_nothing_with_a_limit_for_an_iterable_dataset(tmp_path, name):
+    found = case(device="cpu", **CASES[name])
+    expected = undisturbed(found, tmp_path)
+    stops = range(1, expected.progress[-1].step)
+    require_stop_changes_nothing(found, tmp_path / "stops", expected, stops)
+
+
+def test_a_stop_changes_nothing_where_a_pass_was_ended_by_its_limit(tmp_path):
+    """A validation of two batches stands between the two passes."""
+    found = case(device="cpu", iterable="anew", limit_train_batches=2, max_epochs=4)
+    expected = undisturbed(found, tmp_path)
+    stops = range(1, expected.progress[-1].step)
+    require_stop_changes_nothing(found, tmp_path / "stops", expected, stops)
+
+
 def test_a_lightning_module_stopped_at_a_step_ends_the_same(tmp_path):
     found = case(**CASES["everything"])
     expected = undisturbed(found, tmp_path)
@@ -145,3 +168,23 @@ def test_an_iterable_dataset_without_a_state_is_refused_where_exact_is_required(
     assert isinstance(outcome, Failed) and isinstance(outcome.error, NotExact), outcome
     assert "train: the loader has no state" in str(outcome.error)
     assert "validation: the loader has no state" in str(outcome.error)
+
+
+def test_a_limit_beyond_the_end_of_an_iterable_dataset_changes_nothing(tmp_path):
+    given = {"iterable": "plain", "accumulate_grad_batches": 4, "scheduler": "plateau"}
+    limited = case(**given, limit_train_batches=50, limit_val_batches=50)
+    expected = undisturbed(case(**given), tmp_path / "whole")
+    found = undisturbed(limited, tmp_path / "limited")
+    assert (
+        bytes_of(found.checkpoints[-1])["model.pt"]
+        == (bytes_of(expected.checkpoints[-1])["model.pt"])
+    )
+    assert found.curve == expected.curve
+    require_stop_changes_nothing(limited, tmp_path / "stops", found, [1, 2, 5])
+
+
+def test_a_log_says_that_nothing_of_an_iterable_dataset_is_skipped(tmp_path, caplog):
+    undisturbed(case(iterable="plain", skip_undecodable=True, max_epochs=1), tmp_path)
+    for name in ("train", "validation"):
+        says = f"skip_undecodable has no effect on the iterable dataset of {name!r}"
+        assert says in caplog.text

@@ -5,16 +5,15 @@ import torch
 from torch import nn
 from torch.utils.data import (
     DataLoader,
+    DistributedSampler,
     IterableDataset,
-    RandomSampler,
     SubsetRandomSampler,
     TensorDataset,
-    WeightedRandomSampler,
 )
 
 from tests.engines.contract import Case, ScriptedSupervisor, attempt
 from trainops.runtime.errors import InputError
-from trainops.runtime.loop import Failed
+from trainops.runtime.loop import Failed, Succeeded
 
 pytest.importorskip("lightning.pytorch", reason="the extra lightning is not installed")
 from lightning.pytorch import LightningModule
@@ -93,23 +92,19 @@ class NoMonitor(Small):
         return [optimizer], [torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)]
 
 
+class Divided(Small):
+    def train_dataloader(self):
+        return DataLoader(DATA, sampler=DistributedSampler(DATA, num_replicas=2, rank=0))
+
+
 class Sampled(Small):
     def train_dataloader(self):
-        return DataLoader(DATA, sampler=SubsetRandomSampler(range(3)))
+        return [DataLoader(DATA), DataLoader(DATA, sampler=SubsetRandomSampler(range(3)))]
 
 
-class WithoutReplacement(Small):
+class WithoutBatches(Small):
     def train_dataloader(self):
-        return DataLoader(DATA, sampler=WeightedRandomSampler([1.0] * 6, 6, replacement=False))
-
-
-class Part(Small):
-    def train_dataloader(self):
-        return DataLoader(DATA, sampler=RandomSampler(DATA, num_samples=4))
-
-
-class Initialized(Small):
-    loader_options = {"num_workers": 1, "worker_init_fn": print}  # noqa: RUF012
+        return DataLoader(DATA, batch_size=None)
 
 
 class NoneOfThem(Small):
@@ -133,11 +128,6 @@ class Validated(Small):
 class WithoutIndex(Validated):
     def on_validation_batch_end(self, outputs, batch, batch_idx):
         pass
-
-
-class Streamed(Small):
-    def train_dataloader(self):
-        return DataLoader(Stream(), batch_size=4)
 
 
 class OneAfterTheOther(Small):
@@ -175,10 +165,9 @@ WRONG = {
     WrongScheduler: "got a int as a scheduler",
     WrongInterval: "got the interval 'batch' of StepLR; allowed: step, epoch",
     NoMonitor: "ReduceLROnPlateau has no monitor",
-    Sampled: "the loader 'train' has the sampler SubsetRandomSampler; allowed: shuffle, Weighted",
-    WithoutReplacement: "the loader 'train' has a WeightedRandomSampler without replacement",
-    Part: "the loader 'train' has a RandomSampler with num_samples",
-    Initialized: "the loader 'train' has a worker_init_fn",
+    Divided: "the DistributedSampler of the loader 'train' divides the examples over 2 processes",
+    Sampled: "'train' combines loaders of which one has a sampler of its own; allowed: map-style",
+    WithoutBatches: "the loader 'train' has batch_size=None; allowed: a batch size, or a batch",
     NoneOfThem: "'train' combines no loaders",
     WithStream: "'train' combines loaders of which one has an iterable dataset; allowed: map-",
     Validated: "self.log('val_loss', add_dataloader_idx=False) is used with two loaders; allowed:",
@@ -219,11 +208,6 @@ def test_settings_of_automatic_optimization_are_refused_with_manual(fail, field,
     assert f"parameters.{field}: got {value} with manual" in str(fail(Manual, **{field: value}))
 
 
-def test_a_limit_of_an_iterable_dataset_is_refused(fail):
-    message = "parameters.limit_train_batches: limit_train_batches is 2, and the loader 'train'"
-    assert message in str(fail(Streamed, limit_train_batches=2))
-
-
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU can train with fp16")
 def test_16_mixed_is_refused_on_a_cpu(fail):
     assert "got 16-mixed on cpu" in str(fail(Small, precision="16-mixed"))
@@ -234,3 +218,20 @@ def test_an_attribute_that_the_trainer_does_not_have_is_named(fail):
     assert isinstance(error, AttributeError)
     assert "uses trainer.save_checkpoint, which trainops does not provide" in str(error)
     assert "current_epoch" in str(error)
+
+
+class Gathers(Small):
+    def training_step(self, batch):
+        loss = super().training_step(batch)
+        gathered = self.all_gather(loss, sync_grads=True)
+        assert gathered is loss and self.trainer.strategy.broadcast(3) == 3
+        self.trainer.strategy.barrier()
+        return gathered
+
+
+def test_one_process_gathers_its_own_tensors(monkeypatch, tmp_path):
+    loop = lightning_loop(lambda *_: Gathers())
+    monkeypatch.setattr("trainops.recipes.Recipe.builder", lambda _: loop)
+    case = Case("loop", "small", {"recipe": "lit", "parameters": {"max_epochs": 1}}, ())
+    outcome = attempt(case, tmp_path, ScriptedSupervisor())
+    assert isinstance(outcome, Succeeded), outcome

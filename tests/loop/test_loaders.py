@@ -11,8 +11,9 @@ from itertools import product
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from torch import nn
-from torch.utils.data import Dataset, Subset, TensorDataset, default_collate
+from torch.utils.data import Dataset, Subset, TensorDataset, default_collate, get_worker_info
 
 from tests.loop.datasets import Augmented, drawn
 from tests.thinning import quick_some, some_of
@@ -21,6 +22,7 @@ from trainops.kinds.loop import examples
 from trainops.kinds.loop.course import Course
 from trainops.kinds.loop.run import Run
 from trainops.kinds.loop.seeding import generator_of, start_streams
+from trainops.learning.readers import ImageFolder
 from trainops.runtime.errors import InputError
 
 WORKERS = [
@@ -139,6 +141,68 @@ def test_workers_that_cannot_be_are_refused(wrong):
     with pytest.raises(InputError) as refused:
         new_run().loader("train", Augmented(), **options)
     assert says in str(refused.value)
+
+
+class Scaled(Dataset):
+    scale = 1.0
+
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, index):
+        return self.scale * index
+
+
+class Pairs(Dataset):
+    """What a function makes of each example of another dataset."""
+
+    def __init__(self, dataset, function):
+        self.dataset, self.function = dataset, function
+
+    def __len__(self):
+        return len(self.dataset)
+
+    def __getitem__(self, index):
+        return self.function(self.dataset[index])
+
+
+def open_scale(number):
+    get_worker_info().dataset.scale = 10.0
+
+
+@pytest.mark.slow
+def test_worker_processes_begin_with_a_function():
+    options = {"batch_size": 2, "shuffle": False, "worker_init_fn": open_scale}
+    batches = [each.tolist() for each in new_run().loader("train", Scaled(), **options)]
+    assert batches == [[0.0, 1.0], [2.0, 3.0]]
+    batches = [
+        each.tolist() for each in new_run().loader("train", Scaled(), num_workers=1, **options)
+    ]
+    assert batches == [[0.0, 10.0], [20.0, 30.0]]
+
+
+@pytest.mark.slow
+def test_lambdas_work_in_worker_processes_that_are_forked(tmp_path):
+    """As a transform, a collate_fn, a worker_init_fn and a class within a function."""
+    (tmp_path / "class").mkdir()
+    for number in range(6):
+        Image.new("RGB", (4, 4), (number, 0, 9)).save(tmp_path / "class" / f"{number}.png")
+
+    class Shifted(Augmented):
+        def __getitem__(self, index):
+            return (lambda example: example + 1)(super().__getitem__(index))
+
+    def loaded(dataset, **options):
+        batches = new_run().loader(
+            "train", dataset, batch_size=2,
+            collate_fn=lambda examples: [each * torch.rand(()) for each in examples], **options,
+        )  # fmt: skip
+        return [torch.stack(each).tolist() for number in range(2) for each in batches]
+
+    images = ImageFolder(tmp_path, transform=lambda image: image / 255)
+    for dataset in (Shifted(), Pairs(images, lambda pair: pair[0])):
+        forked = loaded(dataset, num_workers=2, worker_init_fn=lambda number: None)
+        assert forked == loaded(dataset) and forked[0] != forked[1]
 
 
 @pytest.mark.slow

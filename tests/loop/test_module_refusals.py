@@ -117,6 +117,26 @@ class UnknownTurn(Small):
         return ["critic"]
 
 
+class FrozenTypo(Small):
+    def frozen(self, epoch):
+        return ["net.weihgt"]
+
+
+class FrozenText(Small):
+    def frozen(self, epoch):
+        return "net"
+
+
+class FrozenPart(Small):
+    def frozen(self, epoch):
+        return ["ne"]
+
+
+class TurnText(Small):
+    def turns(self, step, optimizers):
+        return "optimizer"
+
+
 class NoLoss(Small):
     def training_step(self, batch):
         return {"error": 1.0}
@@ -150,6 +170,10 @@ WRONG = {
     PlateauByEpoch: "got the interval 'epoch' for ReduceLROnPlateau",
     ForeignSchedule: "the optimizer of StepLR is not among those of the module",
     UnknownTurn: "turns(0) names 'critic'; allowed: optimizer",
+    FrozenTypo: "frozen(0) names 'net.weihgt'; allowed: net, net.weight, net.bias",
+    FrozenText: "frozen(0) returned the str 'net'; allowed: a list of names, such as ['net']",
+    FrozenPart: "frozen(0) names 'ne'; allowed: net, net.weight, net.bias",
+    TurnText: "turns(0) returned the str 'optimizer'; allowed: a list of names, such as",
     NoLoss: "training_step returned error; allowed: a loss",
     NoMetrics: "validation_step returned a float",
     NoExamples: "override num_examples",
@@ -190,6 +214,35 @@ def test_fp16_is_refused_on_a_cpu(fail):
 def test_an_unknown_stopping_metric_is_refused(fail):
     text = fail(Small, patience=1, stopping_metric="val_f1")
     assert "parameters.stopping_metric: got 'val_f1'" in text and "val_loss" in text
+
+
+def test_an_unknown_metric_of_a_schedule_is_refused_by_its_own_field(fail):
+    class Plateau(Small):
+        def schedulers(self, optimizers, extent):
+            found = ScheduleSettings(name="ReduceLROnPlateau", metric="val_f1")
+            return make_schedule(found, optimizers["optimizer"], extent)
+
+    text = fail(Plateau)
+    assert "parameters.schedule.metric: got 'val_f1'" in text and "val_loss" in text
+    assert "stopping_metric" not in text
+
+
+def test_an_unknown_metric_of_a_second_schedule_is_refused_by_its_field(fail):
+    class Plateau(Small):
+        def schedulers(self, optimizers, extent):
+            found = ScheduleSettings(name="ReduceLROnPlateau", metric="val_f1")
+            return make_schedule(found, optimizers["optimizer"], extent, "second_schedule")
+
+    assert "parameters.second_schedule.metric: got 'val_f1'" in fail(Plateau)
+
+
+def test_an_unknown_metric_of_a_schedule_without_settings_is_refused_by_the_recipe(fail):
+    class Plateau(Small):
+        def schedulers(self, optimizers, extent):
+            made = lr_scheduler.ReduceLROnPlateau(optimizers["optimizer"])
+            return [Schedule(made, "validation", "val_f1")]
+
+    assert "recipe: got 'val_f1', which the validation has not measured" in fail(Plateau)
 
 
 def test_an_optimizer_that_refuses_its_options_names_the_field(fail):

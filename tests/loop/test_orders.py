@@ -4,16 +4,20 @@ from collections import Counter
 from itertools import chain
 
 import numpy as np
+import psutil
 import pytest
 import torch
-from torch.utils.data import RandomSampler, TensorDataset
+from torch.utils.data import BatchSampler, RandomSampler, TensorDataset
 
+from trainops.kinds.loop.batches import PassBatches
 from trainops.kinds.loop.choice import Choice
 from trainops.kinds.loop.course import Course
 from trainops.kinds.loop.orders import BATCHES_PER_WINDOW
 from trainops.kinds.loop.run import Run
 from trainops.kinds.loop.seeding import generator_of, seed_of
 from trainops.runtime.errors import InputError
+
+MANY = 5_000_000  # examples: tensors above 32 MiB are given back to the system
 
 
 def batches(number=0, num_examples=10, batch_size=4, drop_last=False, **choice):
@@ -105,6 +109,16 @@ def test_a_function_gives_the_batches_of_each_pass():
     assert found == [[1], [2, 3], [2, 2, 2]]
 
 
+def test_a_sampler_of_torch_gives_the_order_of_each_pass():
+    sampler = RandomSampler(range(10), num_samples=7)
+    passes = [batches(number, sampler=sampler, batch_size=7) for number in (0, 1, 0)]
+    assert [len(set(one)) for (one,) in passes] == [7, 7, 7]
+    assert passes[0] == passes[2] != passes[1]
+    assert batches(5, sampler=[3, 1, 2], batch_size=2) == [[3, 1], [2]]
+    pairs = BatchSampler([4, 5, 6], 2, drop_last=False)
+    assert batches(5, batch_sampler=pairs, batch_size=1) == [[4, 5], [6]]
+
+
 WRONG = {
     "two orders": ({"weights": [1.0] * 10, "lengths": [1] * 10}, "got weights and lengths"),
     "an order without shuffling": ({"weights": [1.0] * 10, "shuffle": False}, "got shuffle False"),
@@ -116,8 +130,8 @@ WRONG = {
     "weights of nan": ({"weights": [float("nan")] * 10}, "finite"),
     "samples of an order": ({"num_samples": 5}, "got num_samples 5"),
     "no samples": ({"num_samples": 0, "weights": [1.0] * 10}, "got num_samples 0"),
-    "a sampler of torch": ({"sampler": RandomSampler([1])}, "got a RandomSampler"),
-    "a list as a sampler": ({"sampler": [1, 2]}, "got a list"),
+    "a sampler that has begun": ({"sampler": iter([1, 2])}, "got a list_iterator as the sampler"),
+    "a number as a sampler": ({"sampler": 3}, "got a int as the sampler of 'train'; allowed: s"),
     "an index too far": ({"sampler": lambda *_: [3, 10]}, "got indices from 3 to 10"),
     "a negative index": ({"sampler": lambda *_: [3, -1]}, "got indices from -1 to 3"),
     "no index": ({"sampler": lambda *_: []}, "not empty"),
@@ -146,3 +160,16 @@ def test_a_pass_of_another_length_is_known_when_it_begins():
         [[0]], [[0], [1]], [[0], [1], [2]],
     ]  # fmt: skip
     assert len(loader) == 1 and loader.source.length(2) == 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("choice", [{}, {"shuffle": False}, {"weights": torch.ones(MANY)}])
+def test_a_pass_takes_about_8_bytes_of_memory_for_an_example(choice):
+    """Also with as many batches: tensors of all batches took 600."""
+    source = PassBatches(Choice(**choice).make("train", MANY, "3/train", 1, False), "3/train")
+    process = psutil.Process()
+    before = process.memory_info().rss
+    for number in range(3):
+        source.begin = number, 0
+        assert len(next(iter(source))) == 1
+    assert process.memory_info().rss - before < 12 * MANY

@@ -3,6 +3,7 @@
 import multiprocessing
 import random
 import re
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from tests.loop.datasets import Buffered, Share, StatefulStream, Stream, drawn
 from tests.thinning import quick_some, some_of
-from trainops.kinds.loop.course import Course
+from trainops.kinds.loop.course import Counts, Course
 from trainops.kinds.loop.run import Run
 from trainops.kinds.loop.seeding import seed_of, start_streams
 from trainops.kinds.loop.stream_positions import fingerprint
@@ -101,6 +102,59 @@ def test_worker_processes_are_seeded_by_their_number_in_each_pass(options):
         assert batches == [each[at] for at in rounds for each in shares if at < len(each)]
 
 
+class Stateful(IterableDataset):
+    """Numbers from the one that was loaded, once, else from 0."""
+
+    number = start = 0
+
+    def state_dict(self):
+        return self.number
+
+    def load_state_dict(self, state):
+        self.start = state
+
+    def __iter__(self):
+        first, self.start = self.start, 0
+        for number in range(first, 20):
+            self.number = number + 1
+            yield number
+
+
+class Numbers(IterableDataset):
+    """Numbers of a range, which worker processes divide as the documentation of torch does."""
+
+    def __init__(self):
+        self.start, self.end = 0, 10
+
+    def __iter__(self):
+        yield from map(float, range(self.start, self.end))
+
+
+def take_part(number):
+    info = get_worker_info()
+    size = -(-(info.dataset.end - info.dataset.start) // info.num_workers)
+    info.dataset.start += number * size
+    info.dataset.end = min(info.dataset.start + size, info.dataset.end)
+
+
+class Four(Numbers):
+    def __iter__(self):
+        yield from (torch.full((4,), number) for number in super().__iter__())
+
+
+@pytest.mark.slow
+def test_worker_processes_divide_their_dataset_by_a_function(require_exact):
+    options = {"batch_size": 2, "num_workers": 2, "worker_init_fn": take_part}
+    found = [each.tolist() for each in new_run().loader("train", Numbers(), **options)]
+    assert found == [each.tolist() for each in DataLoader(Numbers(), **options)]
+    assert sorted(number for each in found for number in each) == list(range(10))
+    for persistent in (False, True):
+        require_exact(
+            trains(Four, num_workers=2, worker_init_fn=take_part, persistent_workers=persistent),
+            stops=[1, 5],
+        )
+
+
 def test_a_loader_leaves_the_global_streams_alone():
     torch.manual_seed(1), random.seed(1), np.random.seed(1)
     expected = torch.rand(1).item(), random.random(), np.random.random()
@@ -148,6 +202,34 @@ def test_a_stop_changes_nothing_with_reading_ahead(
     require_exact, make, encloses, breaks_at, length
 ):
     require_exact(trains(lambda: make(length), encloses, breaks_at, looks_ahead=True))
+
+
+@pytest.mark.parametrize(
+    ("number", "options", "problem"),
+    [
+        (1, {}, "a limit of 1 batches for 'train', whose dataset has a state; allowed: 2 or more"),
+        (2, WORKERS[3], "and persistent_workers; allowed: persistent_workers=False"),
+    ],
+)
+def test_a_limit_to_which_a_resume_cannot_return_is_refused(number, options, problem):
+    loader = new_run().loader("train", StatefulStream(), batch_size=3, **options)
+    with pytest.raises(InputError, match=problem):
+        loader.limit_to(number)
+    new_run().loader("train", Stream(), batch_size=3, **options).limit_to(number)
+
+
+def test_fewer_ranks_begin_the_next_pass_where_their_limit_is_exceeded():
+    """Two ranks have taken 6 rounds, which are 12 batches of one rank: 10 are its limit."""
+    course = Course(lambda: None)
+    loader = Run(course, seed=3, device=torch.device("cpu"), inputs={}).loader("train", Stateful())
+    loader.look_ahead()
+    loader.limit_to(10)
+    course.resume({"open": ["train"], "loops": {"train": asdict(Counts("", 1, 1, 12, None))}})
+    of_ranks = {"num_ranks": 2, "items": 6, "shift": 0, "read": 12}
+    state = {"pass": 0, "taken": 6, "is_over": False, "now": 12, "before": 10}
+    loader.source.load_state_dict(state | of_ranks)
+    assert not list(loader)
+    assert [int(each) for each in loader] == list(range(10))
 
 
 IN_WORKERS = [(make, each) for make in (Stream, StatefulStream, Share) for each in WORKERS[1:]]
@@ -383,6 +465,12 @@ def test_a_loader_without_a_state_is_refused_where_exact_is_required(follow, mak
         "state, so a resume reads its batches again; allowed: a dataset with state_dict and "
         "load_state_dict (other than those of Hugging Face)"
     )
+
+
+def test_a_loader_without_a_state_is_named_at_the_first_start(follow):
+    (receipt,) = follow(trains(Stream)).receipts
+    assert list(receipt.uncertain) == ["train"] and receipt.exact
+    assert "a resume reads its batches again" in receipt.uncertain["train"]
 
 
 def test_it_is_refused_before_its_first_batch(follow):

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from torch.utils.data import Sampler
 
 from tests.engines.contract import (
     Case,
@@ -19,7 +20,7 @@ from trainops.runtime.errors import NotExact
 from trainops.runtime.loop import Failed
 
 pytestmark = pytest.mark.slow
-pytest.importorskip("transformers", reason="the extra transformers is not installed")
+transformers = pytest.importorskip("transformers", reason="the extra transformers is not installed")
 SEED = 7  # that of the contract
 
 
@@ -153,6 +154,7 @@ def own_accelerator(monkeypatch):
     AcceleratorState._reset_state(True)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")  # of torch, in torch
 @pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning")  # of torch's compiler
 def test_a_compiled_model_ends_as_with_trainer_train_and_is_resumed_exactly(
@@ -253,3 +255,43 @@ def test_special_tokens_are_those_of_the_tokenizer_and_activations_are_checkpoin
     trained_by_hand(monkeypatch, tmp_path, trainer)
     assert trainer.model.config.pad_token_id == 5
     assert trainer.model.is_activation_checkpointing
+
+
+class Backwards(Sampler):
+    def __init__(self, number):
+        self.number = number
+
+    def __len__(self):
+        return self.number // 2
+
+    def __iter__(self):
+        return iter(range(self.number - 1, 0, -2))
+
+
+def test_a_sampler_of_the_trainer_gives_the_order(monkeypatch, tmp_path):
+    from tests.loop.hugging import Parameters
+    from tests.loop.hugging_trainer import make
+    from trainops.kinds.loop.transformers import transformers_loop
+
+    class Own(transformers.Trainer):
+        def _get_train_sampler(self, train_dataset):
+            return Backwards(len(train_dataset))
+
+    given = {"dropout": 0.0, "arguments": CASES["accumulated"]}
+
+    def make_own(run, parameters):
+        trainer = make(run, parameters)
+        trainer.__class__ = Own
+        return trainer
+
+    monkeypatch.setattr("trainops.recipes.Recipe.builder", lambda _: transformers_loop(make_own))
+    found = case(device="cpu", **given)
+    done = undisturbed(found, tmp_path)
+    reproducibility.seed_all(SEED)
+    trainer = make_own(None, Parameters.parse(given))
+    trainer.train()
+    assert done.progress[-1].step == trainer.state.global_step + 2 * 3  # of evaluations
+    saved = torch.load(done.checkpoints[-1].path / "model.pt", weights_only=True)  # noqa: TID251
+    for key, value in trainer.model.state_dict().items():
+        assert torch.equal(saved[key], value), key
+    require_stop_changes_nothing(found, tmp_path / "stops", done, [1, 4])

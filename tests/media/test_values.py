@@ -124,7 +124,7 @@ def test_audio_is_a_wav_file(samples):
         (lambda: log("", Image(GREY)), "allowed: 1 to 64 printable characters"),
         (lambda: log(3, 1.0), "got 3; allowed: 1 to 64 printable characters"),
         (lambda: log("x" * 65, 1.0), "allowed: 1 to 64 printable characters"),
-        (lambda: log("system/speed", 1.0), "got a name with system/"),
+        (lambda: log("system/speed", 1.0), "got a name that begins with system/"),
         (lambda: log("x", "3"), "got '3'; allowed: a number, Image, Histogram"),
         (lambda: log("x", None), "got None; allowed: a number, Image"),
         (lambda: log("x", {}), "got a dict; allowed: a number, Image"),

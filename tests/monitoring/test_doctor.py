@@ -1,5 +1,6 @@
 """`doctor`: each misconfiguration is found, with what to do about it."""
 
+import errno
 import json
 import os
 import subprocess
@@ -12,9 +13,11 @@ from django.contrib.auth.models import User
 from django.db import connection
 from django.utils import timezone
 
-from apps.checkpoints import place
+from apps.checkpoints import place, signing_keys
+from apps.datasets import storage as dataset_files
 from apps.notifications.models import Delivery, Rule
 from apps.operations.models import Event, Subscription
+from apps.operations.scheduling import readiness
 from apps.workers import clock_skew, diagnosis, registry
 from apps.workers.diagnosis import machine, people, sign_in, stores, web, workers
 from apps.workers.diagnosis.findings import Diagnosis, Level
@@ -59,11 +62,11 @@ def test_database_and_migrations(monkeypatch):
     assert "answers in" in ok(stores.database)
     assert ok(stores.migrations) == "all migrations are applied "
     with connection.cursor() as cursor:
-        cursor.execute("DELETE FROM django_migrations WHERE name = '0006_load_samples'")
+        cursor.execute("DELETE FROM django_migrations WHERE name = '0007_dataset_problem'")
         assert "1 migrations are missing" in problem(stores.migrations)
         cursor.execute(
             "INSERT INTO django_migrations (app, name, applied) VALUES "
-            "('workers', '0006_load_samples', '2026-01-01'), "
+            "('workers', '0007_dataset_problem', '2026-01-01'), "
             "('workers', '9999_contract_a', '2026-01-01')"
         )
     assert "newer trainops (workers.9999_contract_a)" in problem(stores.migrations)
@@ -98,6 +101,63 @@ def test_the_storage(settings, tmp_path):
     assert str(settings.CHECKPOINT_ROOT) in ok(stores.storage)
     settings.CHECKPOINT_ROOT = tmp_path / "another"
     assert "TRAINOPS_CHECKPOINT_STORAGE" in problem(stores.storage)
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (OSError(errno.EROFS, "read-only"), "Mount the file system for writing"),
+        (OSError(errno.ENOSPC, "full"), "Add space, raise the quota"),
+        (OSError(errno.EDQUOT, "quota"), "Add space, raise the quota"),
+        (PermissionError(errno.EACCES, "denied"), "writable for the user that runs trainops"),
+        (FileNotFoundError(errno.ENOENT, "none"), "Create or mount the directory"),
+        (OSError(errno.ESTALE, "stale"), "does not respond"),
+    ],
+)
+@pytest.mark.parametrize("module", [readiness, dataset_files])
+def test_a_storage_that_cannot_be_written_has_the_remedy_of_its_error(
+    monkeypatch, module, error, words
+):
+    def refuse(**_):
+        raise error
+
+    place.require()
+    ok(stores.storage)
+    if module is readiness:
+        monkeypatch.setattr(readiness.tempfile, "TemporaryFile", refuse)
+    else:
+        monkeypatch.setattr(dataset_files, "TemporaryFile", refuse)
+    assert words in problem(stores.storage)
+
+
+def test_a_worker_with_another_secret_key(settings):
+    registry.register(
+        worker_id="w", host="far", capabilities={"signing_key": signing_keys.own_key()}
+    )
+    ok(workers.registered)
+    settings.SECRET_KEY = "another" * 10
+    text = problem(workers.registered)
+    assert "w has another secret key than this machine" in text and "secret_key of" in text
+    assert settings.SECRET_KEY not in text
+    Worker.objects.update(worker_type="custom", asked_at=timezone.now())  # has no secret key
+    ok(workers.registered)
+
+
+def test_a_worker_with_a_former_secret_key_is_a_warning_during_a_replacement(settings):
+    settings.SECRET_KEY_FALLBACKS = []
+    registry.register(
+        worker_id="w", host="far", capabilities={"signing_key": signing_keys.own_key()}
+    )
+    settings.SECRET_KEY, settings.SECRET_KEY_FALLBACKS = "new" * 20, [settings.SECRET_KEY]
+    text = warning(workers.registered)
+    assert "w still uses a former secret key" in text
+    assert "Give far the new secret key, and restart the worker" in text
+
+
+def test_a_worker_with_a_data_directory_of_its_own_is_a_warning():
+    registry.register(worker_id="w")
+    Worker.objects.filter(pk="w").update(dataset_problem="has no identity file")
+    assert "leaves operations that use some to other workers: has no" in warning(workers.registered)
 
 
 def test_one_sqlite_file_on_several_hosts():

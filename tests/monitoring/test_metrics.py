@@ -108,6 +108,11 @@ def test_workers_their_slots_gpus_and_storage(figures):
     )
     assert named(found, "storage_free_bytes_min") == 5
     assert named(found, "storage_problems") == 1
+    assert named(found, "dataset_storage_problems") == 0
+    Worker.objects.filter(pk="w").update(dataset_problem="not mounted", storage_problem="")
+    found = figures()
+    assert named(found, "storage_problems") == 0
+    assert named(found, "dataset_storage_problems") == 1
 
 
 def test_what_happens_is_counted_and_deletions_do_not_lower_it(

@@ -11,7 +11,7 @@ from apps.operations.scheduling.slots import Slots
 from tests.operations.attempts import Running
 from tests.operations.releases import rows_of
 from tests.waiting import wait_until
-from trainops.runtime.throughput import SYSTEM
+from trainops.media.names import SYSTEM
 
 PRIVACY = {
     "none": {},

@@ -222,7 +222,7 @@ def worker(labels=(), disk=100 * GB, slots=1, **capabilities):
         worker_id="w", kinds=["training"], labels=labels, slots=slots,
         capabilities={"gpus": [], "ram_bytes": 64 * GB} | capabilities,
     )  # fmt: skip
-    fleet.report_storage(worker_id="w", free_bytes=disk, problem="")
+    fleet.report_storage(worker_id="w", free_bytes=disk, storage_problem="", dataset_problem="")
 
 
 def test_an_operation_that_no_worker_can_run_is_stuck_after_a_while(watch):

@@ -130,6 +130,18 @@ def needing(**fields):
             "shortly",
         ),
         (
+            needing(uses_datasets=True),
+            [replace(WORKER, dataset_problem="not mounted")],
+            BlockingReason.DATASETS_AWAY,
+            "The dataset storage is unavailable: not mounted",
+        ),
+        (
+            TRAINING,
+            [replace(WORKER, dataset_problem="not mounted")],
+            BlockingReason.SOON,
+            "shortly",
+        ),
+        (
             needing(checkpoint_bytes=6 * GB),
             [WORKER],
             BlockingReason.DISK_SHORT,

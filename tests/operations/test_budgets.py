@@ -30,7 +30,7 @@ from tests.operations.test_preemption import (
     serve,
 )
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.database]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.database, pytest.mark.postgres]
 GPUS = ["GPU-1", "GPU-2"]
 
 

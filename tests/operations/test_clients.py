@@ -195,6 +195,7 @@ def test_lists_leave_clients_out_and_say_what_they_wait_for(runtime, person):
     going.server.ended()
 
 
+@pytest.mark.exhaustive
 def test_more_servers_than_slots_do_not_wait_for_each_other(runtime):
     servers = [submit(), submit()]
     ids = [each.pk for each in servers]
@@ -271,6 +272,7 @@ def test_a_client_that_fails_fails_its_server_by_name(runtime):
     assert not parts.active().exists()
 
 
+@pytest.mark.exhaustive
 def test_no_request_is_made_of_a_client_alone(runtime, person):
     going = Round(runtime, submit(person))
     part, *_ = going.sent(3)
@@ -283,6 +285,7 @@ def test_no_request_is_made_of_a_client_alone(runtime, person):
     assert going.to_its_end().state == "COMPLETED"
 
 
+@pytest.mark.exhaustive
 def test_what_clients_begin_with_stays_until_they_have_ended(runtime):
     checkpoint = {"keep_last": 1, "keep_best": 0}
     going = Round(runtime, submit(clients=4, rounds=1, checkpoint=checkpoint))
@@ -328,6 +331,7 @@ def test_an_update_that_is_not_whole_is_trained_again(runtime, gone):
     assert len(gone) == 7
 
 
+@pytest.mark.exhaustive
 def test_a_quota_does_not_keep_clients_from_beginning(runtime, person, settings):
     changed = {"checkpoint_quota_bytes": 1}
     settings.THRESHOLDS = settings.THRESHOLDS.model_copy(update=changed)
@@ -340,6 +344,7 @@ def test_a_quota_does_not_keep_clients_from_beginning(runtime, person, settings)
     assert subtasks.is_awaited(done, begun, 0)
 
 
+@pytest.mark.exhaustive
 def test_clients_go_where_their_server_was_asked_to(runtime):
     operation = submit(labels={"1": "elsewhere"})
     operation.row.update(queue="here")
@@ -350,6 +355,7 @@ def test_clients_go_where_their_server_was_asked_to(runtime):
     assert going.to_its_end().state == "COMPLETED"
 
 
+@pytest.mark.exhaustive
 def test_a_night_without_workers_is_not_the_clients_time(runtime):
     going = Round(runtime, submit(clients=4, rounds=1, round_timeout=600, min_clients=1))
     going.sent(4)
@@ -361,6 +367,7 @@ def test_a_night_without_workers_is_not_the_clients_time(runtime):
     assert done.state == "COMPLETED" and "dropped" not in done.result
 
 
+@pytest.mark.exhaustive
 def test_who_was_lost_in_the_night_has_its_time_too(runtime):
     going = Round(runtime, submit(clients=2, rounds=1))
     waits, runs = (each.pk for each in going.sent(2))
@@ -379,6 +386,7 @@ def test_who_was_lost_in_the_night_has_its_time_too(runtime):
     assert going.to_its_end().state == "COMPLETED"
 
 
+@pytest.mark.exhaustive
 def test_a_drained_worker_does_not_wait_for_operations_that_it_will_not_claim(runtime):
     going = Round(runtime, submit())
     going.sent(3)
@@ -417,6 +425,7 @@ def test_what_a_client_saved_is_fetched_again_where_the_storage_was_away(
         assert "the result of a subtask: the bucket does not answer" in done.error["message"]
 
 
+@pytest.mark.exhaustive
 def test_what_a_way_that_was_left_spends_until_it_is_let_go_counts(runtime, monkeypatch):
     """A client of a later round, whose epoch ends while its server comes back to an earlier one."""
     whole = run_distributed(runtime, submit(mode="hybrid", rounds=1))
@@ -436,6 +445,7 @@ def test_what_a_way_that_was_left_spends_until_it_is_let_go_counts(runtime, monk
     assert {each.level for each in spent_by(done.pk)} == {"sample"}  # no model was released
 
 
+@pytest.mark.exhaustive
 def test_the_ledger_names_the_servers_attempt(runtime):
     going = Round(runtime, submit(mode="sample"))
     going.sent(3)

@@ -45,6 +45,10 @@ from trainops.runtime.errors import ConfigError
             },
             "one objective only",
         ),
+        (
+            {"values": {"a": {"low": -1.7e308, "high": 1.7e308}}, "method": "random"},
+            "too long for a number",
+        ),
     ],
 )
 def test_what_is_no_design_is_refused(design, problem):

@@ -89,6 +89,7 @@ def take_in(api, path, submission=None, **config):
     return api.client.post("/api/v1/operations/import", form)
 
 
+@pytest.mark.exhaustive
 def test_the_config_of_an_import_is_validated_once(operator, tmp_path, monkeypatch):
     parsed = parsed_configs(monkeypatch)
     assert take_in(operator, original("training", tmp_path)).status_code == 202
@@ -281,6 +282,7 @@ def test_an_altered_checkpoint_is_not_exported(runtime, operator, tmp_path):
     assert answer.json()["error"]["code"] == "CHECKPOINT_CORRUPTED"
 
 
+@pytest.mark.exhaustive
 def test_a_file_of_agents_is_imported_continues_and_is_exported(operator, runtime, tmp_path):
     path = original("rl", tmp_path)
     wanted = {"kind": "rl", "config": {**RL_FITTING, "environment_steps": 260}}

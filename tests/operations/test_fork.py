@@ -29,6 +29,7 @@ def source(runtime):
     return killed_after_its_first_checkpoint(runtime, every_steps=10, epochs=10)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("verb", ["fork", "extend", "warm_start"])
 def test_the_config_of_a_new_operation_is_validated_once(runtime, person, monkeypatch, verb):
     half = run(runtime, submit(epochs=4, owner=person, **STEPS))

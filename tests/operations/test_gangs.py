@@ -9,7 +9,7 @@ from django.db import connection
 
 from apps.operations.attempts import node_address, nodes, work
 from apps.operations.attempts.node_address import own_address, servers
-from apps.operations.lifecycle import State
+from apps.operations.lifecycle import Reason, State
 from apps.operations.models import Attempt, Node, Operation
 from apps.operations.placement import GB, Device, FreeSlot, Offer, ServingWorker
 from apps.operations.requests import services
@@ -272,6 +272,20 @@ def test_a_worker_that_is_stopping_is_no_node(worker_process):
     assert "have the time for its first checkpoint; 1 does" in blocked(operation)
     register("b")  # the next process of this name
     assert claim("a") == operation.pk
+
+
+def test_a_worker_that_leaves_refuses_what_it_was_promised(worker_process, monkeypatch):
+    monkeypatch.setattr(nodes, "LOOK_SECONDS", 0)
+    register("a")
+    register("b")
+    operation = submitted(2)
+    assert claim("a") == operation.pk
+    gathering = nodes.Gathering(services.get(operation.pk))
+    gathering.group()
+    assert gathering.problem() == ""
+    worker_process.leave()
+    assert gathering.problem() == "the node b did not begin: its worker is stopping"
+    assert gathering.reason == Reason.SHUTDOWN
 
 
 @pytest.fixture

@@ -1,11 +1,13 @@
 """What recipes log: numbers are points; media are kept and retired as points, thinned, deleted."""
 
 import random
+from contextlib import suppress
 
 import pytest
 
 from apps.operations.attempts import branches
 from apps.operations.attempts.report_writer import ReportWriter
+from apps.operations.errors import NotAllowed
 from apps.operations.models import LogChunk, Media, MetricPoint, Operation
 from apps.operations.models.media import MediaRetention
 from apps.operations.requests import deletion, services
@@ -17,7 +19,12 @@ from trainops.media import Table
 from trainops.media.items import MediaItem
 from trainops.process.protocol import MediaLogged
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.database, pytest.mark.slow]
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.database,
+    pytest.mark.postgres,
+    pytest.mark.slow,
+]
 GIVEN = {"epochs": 4, "log_every_steps": 1}
 NUMBERS = {
     "mean": list(range(1, 17)), "train_mean": list(range(1, 17)), "validated_mean": [4, 8, 12, 16],
@@ -83,15 +90,19 @@ def test_stopped_twice_at_drawn_moments(runtime, person, seed):
     rng = random.Random(seed)  # noqa: S311
     operation = submit(media=True, step_seconds=0.03, validation_seconds=0.03, **GIVEN, **OFTEN)
     for at in sorted(rng.sample(range(2, 15), 2)):
-        running = Running(runtime, operation).until_step(at)
+        running = Running(runtime, operation)
+        (held,) = wait_until(runtime.slots.all)
+        running.until_step(at)
         how = rng.choice([Operation.Stop.KILL, Operation.Stop.CANCEL])
         if how == Operation.Stop.CANCEL:
-            services.cancel(operation_id=operation.pk, actor=person)
+            with suppress(NotAllowed):  # it has just ended
+                services.cancel(operation_id=operation.pk, actor=person)
         wait_until(operation.checkpoints.exists)
-        running.held.stop = how
+        held.stop = how
         operation = running.ended()
-        if operation.state != "COMPLETED":
-            services.resume(operation_id=operation.pk, actor=person)
+        if operation.state == "COMPLETED":
+            break
+        services.resume(operation_id=operation.pk, actor=person)
     require_whole(runtime, continued(runtime, operation, person))
 
 

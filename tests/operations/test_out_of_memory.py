@@ -1,6 +1,8 @@
 """What an operation that ran out of memory tells: how much it used, and what to change."""
 
+import os
 import re
+import subprocess
 import sys
 from types import SimpleNamespace
 
@@ -84,11 +86,30 @@ def test_a_sample_waits_for_its_time_and_keeps_the_extremes(monkeypatch):
     moment, peaks, free = 0.0, [5, 9, 7], [50, 20, 40]
     monkeypatch.setattr(memory.time, "monotonic", lambda: moment + 1)
     monkeypatch.setattr(memory, "_peak_of", lambda pid: peaks.pop(0))
+    monkeypatch.setattr(memory, "processes_of", lambda pid: [SimpleNamespace(pid=pid)])
     monkeypatch.setattr(memory, "machine_memory", lambda: (100, free.pop(0)))
     use = MemoryUse(1)
     for moment in (0.0, 0.2, 0.25, 0.5):  # noqa: B007 - read by the clock
         use.sample()
     assert (use.peak, use.free, use.total, peaks) == (9, 20, 100, [])
+
+
+def test_the_peak_is_that_of_the_largest_descendant(monkeypatch):
+    """Such as another rank, or a worker process of a loader."""
+    moment = 0.0
+    monkeypatch.setattr(memory.time, "monotonic", lambda: moment)
+    use = MemoryUse(os.getpid())
+    use.sample()
+    own = use.peak
+    assert own > 0
+    code = f"import sys; held = b'x' * {own}; print('held', flush=True); sys.stdin.read()"
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen(["sh", "-c", f'"{sys.executable}" -c "{code}"; true'], **pipes) as child:
+        assert child.stdout.readline() == "held\n"
+        moment = memory.DESCENDANTS_SECONDS
+        use.sample()
+    assert own < use.peak < own + 1e8
+    assert str(use).startswith("peak resident memory of its largest process ")
 
 
 @pytest.mark.parametrize(("limit", "expected"), [("1000", (1000, 600)), ("max", None)])
@@ -131,7 +152,10 @@ def test_torch_without_memory_for_a_tensor_is_out_of_memory():
 
 
 def peak_bytes(operation):
-    found = re.search(r"peak resident memory ([\d.]+) GB, least free [\d.]+ GB of", operation)
+    found = re.search(
+        r"peak resident memory of its largest process ([\d.]+) GB, least free [\d.]+ GB of",
+        operation,
+    )
     return float(found[1]) * 1e9
 
 
@@ -144,7 +168,9 @@ def test_an_operation_without_memory_tells_its_peak_and_what_to_try(runtime):
         operation.error["message"],
         "".join(LogChunk.objects.values_list("text", flat=True)),
     )
-    assert message.startswith("MemoryError: 100000000 numbers were too many (peak resident memory ")
+    assert message.startswith(
+        "MemoryError: 100000000 numbers were too many (peak resident memory of "
+    )
     assert "batch_size 8 instead of 16" in message
     printed = int(re.search(r"peak bytes: (\d+)", log)[1])
     assert abs(peak_bytes(message) - printed) < 0.02e9
@@ -160,6 +186,8 @@ def test_a_process_that_the_kernel_killed_tells_the_peak_that_was_sampled(runtim
     operation = run(runtime, submit("fill_and_kill", at=3))
     assert operation.reason == Reason.OUT_OF_MEMORY
     message = operation.error["message"]
-    assert message.startswith("the kernel killed it: memory ran out (peak resident memory ")
+    assert message.startswith(
+        "its process ended by SIGKILL; the kernel killed processes for memory "
+    )
     assert peak_bytes(message) > 0.4e9
     assert "batch_size 8 instead of 16" in message

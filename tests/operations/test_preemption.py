@@ -31,12 +31,12 @@ from apps.workers.runtime import WorkerProcess
 from tests.operations import rows
 from tests.operations.attempts import Running, run, submit
 from tests.waiting import wait_until
+from trainops.media.names import SYSTEM
 from trainops.runtime.checkpoint.manifest import (
     CheckpointType,
     StagedCheckpoint,
     read_manifest,
 )
-from trainops.runtime.throughput import SYSTEM
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.database]
 MIN_SECONDS = 600

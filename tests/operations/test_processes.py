@@ -16,7 +16,7 @@ from tests.operations import rows
 from tests.thinning import some_of
 from trainops.process.protocol import Failed, now
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.database]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.database, pytest.mark.postgres]
 GPUS = (Device("GPU-1", 24 * GB), Device("GPU-2", 24 * GB), Device("GPU-3", 80 * GB))
 
 

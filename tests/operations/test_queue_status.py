@@ -33,7 +33,7 @@ def register(gpus=(), labels=(), disk=100 * GB, **fields):
     capabilities = {"gpus": list(gpus), "ram_bytes": 64 * GB}
     defaults = {"worker_id": "w", "kinds": ["training"], "labels": labels}
     registry.register(**(defaults | {"capabilities": capabilities} | fields))
-    fleet.report_storage(worker_id="w", free_bytes=disk, problem="")
+    fleet.report_storage(worker_id="w", free_bytes=disk, storage_problem="", dataset_problem="")
 
 
 def code(operation):

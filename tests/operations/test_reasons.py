@@ -51,6 +51,7 @@ def test_lists_find_it_by_both_names(person, name):
     assert list(Filters(query=f"reason:{name.lower()}").apply(person)) == [operation]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 @pytest.mark.database
 @pytest.mark.django_db(transaction=True)

@@ -171,7 +171,7 @@ def test_a_salvage_that_fails_is_said_to_have_failed(runtime, settings):
 
 def test_points_of_a_validation_that_is_repeated_are_not_counted_twice(runtime, person):
     """A copy from before it may be saved when the run had come further, and measured it already."""
-    running = Running(runtime, submit(**LONG))
+    running = Running(runtime, submit(**LONG | {"validation_seconds": 1.0}))
     in_its_validation(running)
     cancel(running)
     operation = running.ended()

@@ -2,12 +2,14 @@
 
 import pytest
 
-from apps.operations.models import MetricPoint
+from apps.operations.comparisons.curves import of as compare
+from apps.operations.models import LogChunk, MetricPoint
+from apps.operations.points import extremes
 from apps.operations.requests import services
 from tests.operations.attempts import Running, run, submit
 from tests.operations.test_supervisor import curve, weights
+from trainops.media.names import CLIENTS, SYSTEM
 from trainops.process import process_use
-from trainops.runtime.throughput import SYSTEM
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 NAMES = {"system/samples_per_second", "system/data_wait_share"}
@@ -58,3 +60,20 @@ def test_a_kind_without_a_speed_has_points_of_its_processor_and_memory(runtime, 
     assert set(points.values_list("name", flat=True)) == USE
     memory = points.filter(name="system/memory_bytes").values_list("value", flat=True)
     assert all(value > 50e6 for value in memory)  # an interpreter with torch
+
+
+def test_points_of_single_clients_are_no_metrics_of_their_operation(runtime, person):
+    config = {"recipe": "federated_digits", "rounds": 2, "clients": 2, "threads": 1}
+    operations = [services.submit(kind="federated", config=config, owner=person) for _ in range(2)]
+    done = [run(runtime, operation) for operation in operations]
+    assert [each.state for each in done] == ["COMPLETED"] * 2
+    names = set(MetricPoint.objects.filter(operation=done[0]).values_list("name", flat=True))
+    of_clients = {name for name in names if name.startswith(CLIENTS)}
+    assert {"clients/0/train_loss", "clients/1/train_loss"} <= of_clients
+    assert {"train_loss", "val_loss"} <= done[0].metrics.keys()
+    assert not of_clients & (done[0].metrics.keys() | done[0].extremes.keys())
+    assert extremes.measured(done[0].pk) == done[0].extremes
+    compared = compare([each.pk for each in done]).metrics
+    assert "train_loss" in str(compared) and CLIENTS not in str(compared)
+    log = "".join(LogChunk.objects.filter(operation=done[0]).values_list("text", flat=True))
+    assert "round 2" in log and CLIENTS not in log

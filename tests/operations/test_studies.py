@@ -19,6 +19,7 @@ from trainops.runtime.errors import ConfigError
 
 pytestmark = [
     pytest.mark.database,
+    pytest.mark.postgres,
     pytest.mark.django_db(transaction=True),
     pytest.mark.usefixtures("in_process"),
 ]

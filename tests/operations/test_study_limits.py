@@ -2,6 +2,7 @@
 
 import pytest
 
+from apps.operations.models import Study
 from apps.operations.requests import submission
 from apps.operations.studies import advancing
 from apps.operations.studies import services as studies
@@ -52,6 +53,19 @@ def test_a_study_without_active_trials_continues_when_another_operation_ends(per
     assert studies.advance(study.pk) == 0 and study.operations.count() == 1
     finish(others[0])
     assert study.operations.count() == 2
+
+
+@pytest.mark.usefixtures("two_active")
+def test_a_study_with_an_active_trial_takes_what_others_free(person):
+    study = studies.create(
+        owner=person, **TRAINING, design=ONE_BY_ONE | {"parallel": 2, "samples": 2}
+    )
+    end(study.operations.first())
+    other = submission.submit(owner=person, **TRAINING)  # before the study is advanced
+    Study.objects.update(num_trials=5, num_planned=5)
+    assert studies.advance(study.pk) == 0
+    finish(other)
+    assert study.operations.filter(state="PENDING").count() == 2
 
 
 def test_an_error_of_one_study_does_not_stop_the_others(person, caplog):

@@ -17,6 +17,7 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.database, pyt
 OLD = "SELECT server_id, round, client, epochs, begins_with FROM operations_clientpart"
 
 
+@pytest.mark.exhaustive
 def test_a_migrated_client_is_found_by_the_request_for_its_subtask():
     parent = submitted()
     subtask_of(parent, State.PENDING, 3)

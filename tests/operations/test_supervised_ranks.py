@@ -14,8 +14,8 @@ from apps.operations.placement import Device
 from apps.operations.requests import services
 from tests.operations.attempts import Running, run
 from tests.waiting import has_ended
+from trainops.media.names import SYSTEM
 from trainops.runtime.checkpoint.manifest import read_manifest
-from trainops.runtime.throughput import SYSTEM
 
 pytestmark = [
     pytest.mark.slow,

@@ -22,7 +22,8 @@ from apps.operations.attempts.report_writer import ReportWriter
 from apps.operations.lifecycle import Reason, State
 from apps.operations.models import Attempt, LogChunk, MetricPoint, Operation
 from apps.operations.requests import services
-from apps.operations.scheduling import sweeps
+from apps.operations.scheduling import claims, sweeps
+from apps.workers.runtime import WorkerProcess
 from tests.memory import peak_bytes, reset_peak
 from tests.operations.attempts import (
     Running,
@@ -33,11 +34,11 @@ from tests.operations.attempts import (
 )
 from tests.waiting import has_ended, wait_until
 from trainops.clock import seconds_from_now
+from trainops.media.names import SYSTEM
 from trainops.messages import encoded
 from trainops.process.protocol import Committed, Ended, Staged, Start, Stop, Stopped, now
 from trainops.process.wire import Hangup
 from trainops.runtime.checkpoint import staged_json
-from trainops.runtime.throughput import SYSTEM
 
 pytestmark = [pytest.mark.faults, pytest.mark.django_db(transaction=True), pytest.mark.database]
 RARELY = {"every_epochs": 1000}
@@ -247,6 +248,62 @@ def test_a_shutdown_saves_and_hands_back_without_penalty(runtime):
 
 
 @pytest.mark.slow
+@pytest.mark.whole
+@pytest.mark.parametrize("policy", ["never", "on_failure"])
+def test_a_cancellation_while_a_shutdown_is_saved_cancels_it(runtime, monkeypatch, policy):
+    restart = {"policy": policy}
+    operation = submit(step_seconds=0.02, epochs=100, checkpoint=RARELY, restart=restart)
+    running, commit = Running(runtime, operation), ReportWriter.commit
+
+    def cancelled_meanwhile(self, staged, **more):
+        if staged.type == "shutdown":
+            services.cancel(operation_id=operation.pk, actor=None)
+            running.held.stop = Operation.Stop.CANCEL  # as the worker's loop does
+        return commit(self, staged, **more)
+
+    monkeypatch.setattr(ReportWriter, "commit", cancelled_meanwhile)
+    running.until_step(3)
+    runtime.slots.close(gone_in_seconds=20)
+    ended = running.ended()
+    assert (ended.state, ended.reason) == ("CANCELLED", Reason.CANCELLED_BY_PERSON)
+    assert Attempt.objects.get().reason == Reason.SHUTDOWN
+    assert Checkpoint.objects.get().type == "shutdown"
+
+
+class ClosedForkServer(ForkServer):
+    def __init__(self):
+        super().__init__()
+        self.is_closed = threading.Event()
+
+    def close(self):
+        super().close()
+        self.is_closed.set()
+
+
+@pytest.mark.slow
+def test_what_is_claimed_while_the_worker_stops_is_handed_back(runtime, monkeypatch):
+    runtime.forkserver = ClosedForkServer()
+    runtime.forkserver.open()
+    wait_until(lambda: runtime.forkserver.is_ready)
+    claim, is_claiming = claims.claim, threading.Event()
+
+    def slow(**offered):
+        is_claiming.set()
+        runtime.forkserver.is_closed.wait(1)
+        return claim(**offered)
+
+    monkeypatch.setattr(claims, "claim", slow)
+    running = Running(runtime, submit())
+    is_claiming.wait(30)
+    runtime.slots.close(gone_in_seconds=20)
+    WorkerProcess(runtime).leave()
+    operation = running.ended()
+    assert (operation.state, operation.reason) == ("RESUMING", Reason.SHUTDOWN)
+    assert Attempt.objects.get().outcome == "preempted"
+    assert runtime.forkserver.is_closed.is_set()
+
+
+@pytest.mark.slow
 def test_a_worker_that_must_go_does_not_wait_for_a_job_that_hangs(runtime):
     running = Running(runtime, submit("hang", at=3)).until_step(2)
     runtime.slots.close(gone_in_seconds=0.2)
@@ -326,7 +383,7 @@ def test_children_die_with_the_forkserver_even_with_the_lock_held():
 WORKER = """
 import json, sys, time
 from apps.operations.attempts.children import ForkServer
-from trainops.runtime.throughput import SYSTEM
+from trainops.media.names import SYSTEM
 forkserver = ForkServer()
 forkserver.open()
 child = forkserver.start("test:1", warm_up_seconds=60)
@@ -341,7 +398,7 @@ time.sleep(3600)
 @pytest.mark.slow
 def test_children_die_with_the_forkserver_while_their_worker_is_frozen():
     """Nobody is left to kill them, and nothing hangs up: the kernel does it."""
-    message = encoded(start_message(submit("hold_gil", at=2, epochs=100_000), 3600)).decode()
+    message = encoded(start_message(misbehaving("hold_gil"), 3600)).decode()
     command = [sys.executable, "-c", WORKER, message]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as worker:
         pid = int(worker.stdout.readline())
@@ -373,7 +430,7 @@ def sleepers(pid):
 def start(forkserver, what, grant_seconds):
     """Start a child by hand and wait until it is where it misbehaves. Raises Hangup: it ended."""
     child = forkserver.start("test:1")
-    child.wire.send(start_message(submit(what, at=2, epochs=100_000), grant_seconds))
+    child.wire.send(start_message(misbehaving(what), grant_seconds))
     try:
         until_it_misbehaves(child)
     except Hangup:
@@ -381,6 +438,11 @@ def start(forkserver, what, grant_seconds):
         child.close()
         raise
     return child
+
+
+def misbehaving(what):
+    """Misbehaves at the end of its second step: there is time to report the first."""
+    return submit(what, at=2, step_seconds=0.5, epochs=100_000)
 
 
 def start_message(operation, grant_seconds):
@@ -439,7 +501,7 @@ def test_what_an_absent_database_could_not_commit_is_adopted_by_the_next_owner(
     write, commit, was_tried = ReportWriter._write, ReportWriter.commit, threading.Event()
     monkeypatch.setattr(ReportWriter, "_write", away)
     monkeypatch.setattr(
-        ReportWriter, "commit", lambda writer, staged: was_tried.set() or commit(writer, staged)
+        ReportWriter, "commit", lambda *args, **more: was_tried.set() or commit(*args, **more)
     )
     wait_until(was_tried.is_set)
     held.renewed_at = now() - settings.THRESHOLDS.orphan_timeout_seconds - 1
@@ -468,7 +530,7 @@ def away(writer):
 def test_a_chosen_older_checkpoint_holds_until_its_branch_has_one_of_its_own(runtime, person):
     """Else the next restart goes back to it again, and retention prefers the branch given up."""
     keep = {"every_steps": 4, "keep_last": 2, "keep_best": 0}
-    operation = run(runtime, submit("raise", at=19, step_seconds=0.02, epochs=10, checkpoint=keep))
+    operation = run(runtime, submit("raise", at=19, step_seconds=0.1, epochs=10, checkpoint=keep))
     older = operation.checkpoints.filter(type="periodic").earliest("step")
     newest = operation.checkpoints.newest_first().first()
     assert (older.step < newest.step, operation.state) == (True, "FAILED")

@@ -1,5 +1,6 @@
 """Temporary files of attempts: below a directory of each attempt, removed with its end."""
 
+import errno
 import fcntl
 import logging
 import os
@@ -13,6 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from apps.operations.attempts.children import ForkServer, ForkServerUnavailable
 from apps.operations.attempts.temporary_files import MAX_ROOT_BYTES, PREFIX, TemporaryFiles
 from apps.operations.requests import services
 from tests.operations.attempts import Running, run, submit
@@ -169,3 +171,37 @@ def test_a_directory_that_another_start_takes_for_a_leftover_is_replaced(
     assert files.directory.is_dir()
     for each in locks:
         os.close(each)
+
+
+@pytest.mark.parametrize(("module", "name"), [(socket, "socketpair"), (os, "pipe")])
+def test_without_descriptors_no_child_is_started_and_nothing_is_left(
+    forkserver, monkeypatch, module, name
+):
+    def refused(*_):
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    with monkeypatch.context() as patched:
+        patched.setattr(module, name, refused)
+        with pytest.raises(ForkServerUnavailable, match="Too many open files"):
+            forkserver.start("op:1")
+    assert list(forkserver.temporary_files.directory.iterdir()) == []
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+@pytest.mark.slow
+def test_a_forkserver_continues_where_no_look_for_work_can_begin():
+    looks = []
+
+    def look():
+        looks.append(1)
+        raise RuntimeError("can't start new thread")
+
+    forkserver = ForkServer(when_ready=look)
+    forkserver.open()
+    wait_until(lambda: looks)
+    child = forkserver.start("op:1")
+    child.end()
+    child.close()
+    forkserver.close()
+    assert len(looks) == 1

@@ -7,13 +7,14 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
+from apps.operations.api.studies import detail
 from apps.operations.lifecycle import Reason, State
 from apps.operations.models import Attempt, MetricPoint, Study, Suggestion
 from apps.operations.requests import services as requests
 from apps.operations.scheduling import claims
-from apps.operations.studies import asking, pruning, reports
+from apps.operations.studies import asking, comparison, pruning, reports
 from apps.operations.studies import services as studies
-from apps.operations.studies.designs import Pruner
+from apps.operations.studies.designs import Design, Pruner
 from apps.operations.studies.sampling import StudySearch
 from tests.operations.attempts import Running, run
 from tests.operations.test_supervisor import weights
@@ -56,6 +57,69 @@ def test_trials_follow_one_another_up_to_the_parallel_limit(person):
         assert study.operations.count() == expected
     assert [each.number for each in study.suggestions.all()] == [0, 1, 2, 3, 4]
     assert all(each.operation.study_values == each.values for each in study.suggestions.all())
+
+
+CONDITIONAL = {  # the path with a condition comes first in the order of `jsonb`
+    "values": {"learning_rate": [0.1, 0.01], "seed": [1, 2, 3]},
+    "conditions": {"seed": {"path": "learning_rate", "values": [0.1]}},
+    "method": "random", "samples": 6, "parallel": 1,
+}  # fmt: skip
+
+
+def test_a_study_with_a_condition_continues_after_its_first_trial(person):
+    study = create(person, design=CONDITIONAL)
+    while asking.has_more(study):
+        end(study.operations.get(state="PENDING"))
+        assert studies.advance(study.pk) <= 1
+    assert list(detail(study)["design"]["values"]) == ["learning_rate", "seed"]
+    assert all(("seed" in each) == (each["learning_rate"] == 0.1) for each in values(study))
+    assert {"seed" in each for each in values(study)} == {True, False}
+
+
+def test_its_trials_are_those_that_one_search_of_all_of_them_suggests(person):
+    study = create(person, design=CONDITIONAL)
+    while asking.has_more(study):
+        end(study.operations.get(state="PENDING"))
+        studies.advance(study.pk)
+    at_once = create(person, design=CONDITIONAL | {"parallel": 6})
+    assert values(study) == values(at_once)
+
+
+METRICS = [
+    ("loss", {"loss": 0.5}), ("best.value", {"best": {"value": 0.5}}),
+    ("val__loss", {"val__loss": 0.5}), ("scores.1", {"scores": [1, 0.5]}),
+    ("a.b__c.0.d", {"a": {"b__c": [{"d": 0.5}]}}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("metric", "result"), METRICS)
+def test_sampler_and_page_read_the_same_value(person, metric, result):
+    study = create(person, metric=metric, mode="min")
+    end(study.operations.first(), result=result)
+    assert asking.value_of(result, metric) == 0.5
+    assert [line["value"] for line in comparison.lines(study)] == [0.5, None]
+
+
+@pytest.mark.parametrize("further", [["best.value"], ["loss", "loss"]])
+def test_an_objective_that_is_given_twice_is_refused(person, further):
+    design = TPE | {"further_objectives": [{"metric": each, "mode": "max"} for each in further]}
+    with pytest.raises(ConfigError, match="allowed: a metric that is no objective yet"):
+        create(person, design=design, metric="best.value", mode="min")
+    assert not Study.objects.exists()
+
+
+def test_a_study_with_an_objective_that_was_stored_twice_is_shown(person):
+    study = create(person, metric="best.value", mode="min")
+    study.design["further_objectives"] = [{"metric": "best.value", "mode": "max"}]
+    end(study.operations.first())
+    assert len(comparison.front(study, comparison.lines(study))) == 1
+
+
+def test_a_result_that_no_float_holds_is_none(person):
+    study = create(person)
+    end(study.operations.first(), value=10**400)
+    assert studies.advance(study.pk) == 1
+    assert asking.value_of({"loss": 10**400}, "loss") is None
 
 
 def test_a_trial_is_submitted_once_however_many_ask(person):
@@ -197,7 +261,7 @@ def test_a_worse_trial_is_stopped_at_its_checkpoint_as_pruned(last):
     assert last.reason == last.attempts.get().reason == Reason.PRUNED
     assert studies.resume(study_id=last.study_id, actor=last.owner) == 0
     assert (
-        asking.search_of(last.study, studies.planning.parse(last.study.design), {})
+        asking.search_of(last.study, Design.of_row(last.study.design), {})
         .trials[last.suggestions.get().number]
         .state.name
         == "PRUNED"
@@ -306,7 +370,7 @@ def test_a_pruned_trial_stops_at_a_checkpoint_and_a_resume_ends_as_if_it_had_not
     assert not good.events.filter(actor="pruner").exists()
     at_stop = pruned.checkpoints.get(type="cancellation")
     assert at_stop.step == pruned.step
-    trial = asking.search_of(study, studies.planning.parse(study.design), {}).trials[1]
+    trial = asking.search_of(study, Design.of_row(study.design), {}).trials[1]
     assert trial.state.name == "PRUNED"
     requests.resume(operation_id=pruned.pk, actor=person)
     done = run(runtime, pruned)

@@ -56,6 +56,24 @@ def test_a_change_of_any_operation_gives_lists_another_version(operation, change
     assert versions.current([versions.OPERATIONS]) != before
 
 
+def test_operations_that_are_shown_together_have_one_version(operation):
+    other, further = (making.operation(operation.owner, "RUNNING") for _ in range(2))
+    topic = versions.topic_of_several([operation.pk, other.pk])
+    single = versions.topic_of(further.pk)
+
+    def current():
+        return versions.current([topic, single])
+
+    for change in CHANGES.values():
+        before = current()
+        change(other)
+        after = current()
+        assert after[topic] != before[topic] and after[single] == before[single]
+    before = current()
+    CHANGES["step"](further)
+    assert current()[topic] == before[topic]
+
+
 def test_a_deleted_operation_has_no_version(operation):
     topic = versions.topic_of(operation.pk)
     assert versions.current([topic])

@@ -109,3 +109,18 @@ def test_an_admin_sees_what_a_cleanup_would_delete_before_it_does(client, made):
 def test_a_cleanup_is_for_admins(page, made):
     assert page.get("/checkpoints/cleanup").status_code == 403
     assert "/checkpoints/cleanup" not in page.get("/checkpoints/").content.decode()
+
+
+INITIAL = "initial checkpoint: no attempt computed it"
+
+
+def test_what_no_attempt_computed_is_shown_as_such(page, ana):
+    """Imports, forks and warm starts begin with a checkpoint of attempt 0, signed as such."""
+    operation = making.operation(ana, "CANCELLED")
+    saved(operation, step=10, attempt=1)
+    addresses = ("/checkpoints/", f"/operations/{operation.pk}/")
+    for address in addresses:
+        assert INITIAL not in page.get(address).content.decode()
+    saved(operation, step=0, attempt=0)
+    for address in addresses:
+        assert page.get(address).content.decode().count(INITIAL) == 1

@@ -1,5 +1,6 @@
 """Tables: uploaded, listed, looked at, deleted."""
 
+import re
 from io import BytesIO
 
 import numpy as np
@@ -28,6 +29,31 @@ def test_an_upload_shows_its_table(page):
     assert "&lt;b&gt;x&lt;/b&gt;" in text and "<b>x</b>" not in text
     assert text.count('data-testid="column"') == 2
     assert "flats" in page.get("/datasets/").content.decode()
+
+
+def test_a_column_of_numbers_has_its_distribution(page):
+    upload(page, b"size,name,same\n1,a,5\n2,b,5\n2,c,5\n4,d,5\n")
+    dataset = Dataset.objects.get()
+    text = page.get(f"/datasets/{dataset.pk}/").content.decode()
+    assert text.count('data-testid="histogram"') == 1, "not of texts and of one value"
+    assert 'aria-label="4 bins from 1 to 4; most rows: 2 rows at 2"' in text
+    drawn = text.partition('data-testid="histogram"')[2].partition("</svg>")[0]
+    assert re.findall("<title>(.*?)</title>", drawn) == ["1: 1 row", "2: 2 rows", "4: 1 row"]
+    assert re.findall(r'height="([\d.]+)"', drawn) == ["14.0", "28.0", "14.0"]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "titles"),
+    [
+        (range(0, 64, 8), ["0 to 1: 1 row", "8 to 9: 1 row", "16 to 17: 1 row"]),
+        (("1.0", "2.0", "4.0"), ["1 to 2: 1 row", "2 to 3: 1 row", "4 to 5: 1 row"]),
+        (("1.5", "2.0"), ["1.5 to 1.531: 1 row", "2 to 2.031: 1 row"]),
+    ],
+)
+def test_bins_of_whole_numbers_are_named_by_whole_numbers(page, numbers, titles):
+    upload(page, "\n".join(["size", *map(str, numbers)]).encode())
+    text = page.get(f"/datasets/{Dataset.objects.get().pk}/").content.decode()
+    assert re.findall("<title>(.*?)</title>", text.partition("<svg")[2])[: len(titles)] == titles
 
 
 @pytest.mark.parametrize("content", [b"", b"a,b\n", b"a,a\n1,2\n", b"PK\x03\x04zip"])

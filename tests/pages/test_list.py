@@ -189,6 +189,23 @@ def test_additional_columns_show_metrics_and_config_fields(page, ana):
     assert "0.1235" in live["rows"][line.id]["html"]
 
 
+def test_columns_of_the_list_are_removed_by_a_minus_sign(page, ana):
+    making.operation(ana, "RUNNING", metrics={"val_loss": 0.123456})
+    names = "-metric,epochs,-worker,-progress,-name,-x"
+    response = page.get(f"/?columns={names}")
+    (line,) = response.context["lines"]
+    labels = [each.label for each in response.context["headings"]]
+    assert labels == ["Operation", "State", "epochs", "Started"]
+    assert not any(f"cell-{name}" in line.html for name in ("metric", "worker", "progress"))
+    assert line.html.count("<td") == 5 and 'value="epochs -metric -worker -progress"' in (
+        response.content.decode()
+    )
+    live = page.get(f"/operations/live?columns={names}&rows={line.id}:other").json()
+    assert live["rows"][line.id]["html"] == line.html
+    opened = page.get(f"/operations/group?columns={names}").content.decode()
+    assert "cell-started" in opened and "cell-worker" not in opened
+
+
 def test_the_summary_says_that_it_counts_a_view_and_the_foot_where_it_is(page, ana, monkeypatch):
     monkeypatch.setattr("apps.dashboard.views.listing.PAGE_SIZE", 2)
     for number in range(3):
@@ -247,6 +264,15 @@ class TestLive:
         answer = self.ask(page, response.context["lines"], top)
         assert answer["new"] == 1 and answer["rows"] == {}
         assert self.ask(page, response.context["lines"], top, tab="done")["new"] == 0
+
+    @pytest.mark.parametrize("sort", ["created", "-created", "name", "val_loss", "-val_loss"])
+    def test_in_any_order_only_later_ones_are_new(self, page, ana, sort):
+        for loss in (0.2, 0.1, 0.3):
+            making.operation(ana, name=f"loss {loss}", metrics={"val_loss": loss})
+        top = page.get(f"/?sort={sort}").context["page"].top
+        assert self.ask(page, [], top, sort=sort)["new"] == 0
+        making.operation(ana, name="later", metrics={"val_loss": 0.05})
+        assert self.ask(page, [], top, sort=sort)["new"] == 1
 
     def test_the_first_operation_is_announced_on_an_empty_list(self, page, ana):
         top = page.get("/").context["page"].top

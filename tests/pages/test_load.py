@@ -55,6 +55,13 @@ def test_curves_are_interrupted_and_each_gpu_has_its_own(samples):
     ]
 
 
+@pytest.mark.parametrize("gpus", [[{"name": "of another kind"}], [None, 7], "two", {"id": "a"}])
+def test_gpus_that_a_foreign_worker_describes_otherwise_are_no_error(page, samples, gpus):
+    Worker.objects.update(capabilities={"gpus": gpus})
+    for path in ("/workers/", "/workers/w%201/load"):
+        assert page.get(path).status_code == 200
+
+
 def test_a_worker_without_samples_says_so(page, db):
     Worker.objects.create(worker_id="w")
     assert "No sample yet" in page.get("/workers/w/load").content.decode()

@@ -6,13 +6,15 @@ import numpy as np
 import pytest
 from django.contrib.auth.models import User
 
+from apps.checkpoints import storage
 from apps.dashboard import branches, fields
 from apps.dashboard.fields import FormField, fields_of
 from apps.dashboard.form import Form
 from apps.datasets import services as datasets
 from apps.operations.models import Operation, Share
 from apps.operations.requests import forking, shares
-from tests.api.saved import saved
+from tests.api import forks
+from tests.api.saved import CHANGED, CHANGED_FILE, saved
 from tests.pages import making
 from tests.thinning import quick_some
 from trainops.kind import KINDS
@@ -399,11 +401,76 @@ def test_a_fork_shows_only_the_fields_that_may_differ(page, ana):
     assert set(texts(again)) == set(shown) and 'data-testid="tries"' not in again.content.decode()
 
 
-def test_what_a_run_was_given_is_shown_at_once_when_it_runs_again(page, ana):
-    source = making.operation(ana, "COMPLETED")
-    source.row.update(config_given=source.config_given | {"momentum": 0.5})
-    form = page.get(f"/operations/new?from={source.pk}").context["form"]
-    assert "momentum" in {field.path for field in form.basic}
+@pytest.fixture
+def again(page, ana):
+    """The form of an operation that runs again: posted with changes, or shown as it is."""
+    source = making.operation(ana, "COMPLETED", name="the first")
+    given = {"recipe": "digits", "momentum": 0.5, "checkpoint": {"every_epochs": 2}}
+    source.row.update(config=source.config | given, config_given=given)
+
+    def ask(**changes):
+        shown = page.get(f"/operations/new?from={source.pk}")
+        if not changes:
+            return shown
+        data = entered(shown) | {"recipe": "digits", "from": source.pk, "once": "x" * 8} | changes
+        return page.post("/operations/new", data)
+
+    return ask
+
+
+def short(response):
+    return {field.path for field in response.context["form"].basic}
+
+
+def test_what_a_run_was_given_is_shown_at_once_when_it_runs_again(again):
+    shown = again()
+    usual = {"epochs", "batch_size", "learning_rate"}
+    earlier_defaults = {"optimizer", "scheduler", "threads"}  # not given, and another one today
+    assert short(shown) == usual | earlier_defaults | {"momentum", "checkpoint.every_epochs"}
+    folded = {f.path for group in shown.context["form"].advanced.values() for f in group}
+    assert {"seed", "parameters.channels", "checkpoint.keep_last"} <= folded
+    assert not folded & short(shown)
+    text = shown.content.decode()
+    assert "Show all settings" in text and "What this operation was given" in text
+    assert text.count('name="config.parameters.channels"') == 1
+    assert 'data-testid="advanced" open' not in " ".join(text.split())
+
+
+def test_an_edited_field_and_one_with_an_error_are_shown_at_once_when_it_runs_again(again):
+    response = again(**{"config.seed": "many", "config.parameters.channels": "9"})
+    assert response.status_code == 422 and not response.context["form"].has_advanced_errors
+    assert {"seed", "parameters.channels"} <= short(response)
+    assert "checkpoint.keep_last" not in short(response)
+    wrong = again(priority="high")
+    text = " ".join(wrong.content.decode().split())
+    assert '<details class="card advanced own" open' in text
+
+
+def test_a_run_again_is_submitted_with_what_its_short_form_shows(again):
+    assert again(**{"config.momentum": "0.25"}).status_code == 302
+    newest = Operation.objects.latest("created_at")
+    assert newest.config["momentum"] == 0.25 and newest.config["checkpoint"]["every_epochs"] == 2
+
+
+def test_a_run_again_keeps_its_short_form_on_the_way_through_yaml(page, again):
+    shown = again()
+    data = entered(shown) | {"recipe": "digits", "from": shown.context["again"].pk}
+    file = page.post("/operations/new/editor?show=yaml", data).context["file"]
+    same = page.post("/operations/new/editor?show=form", {"yaml": file.text, "from": data["from"]})
+    assert short(same) == short(shown) and texts(same) == texts(shown)
+    assert "Show all settings" in same.content.decode()
+    longer = {"yaml": f"{file.text}  seed: 7\n", "from": data["from"]}
+    changed = page.post("/operations/new/editor?show=form", longer)
+    assert short(changed) == short(shown) | {"seed"}, "what differs"
+    other = {"yaml": "kind: training\nconfig: {recipe: tabular}\n", "from": data["from"]}
+    whole = page.post("/operations/new/editor?show=form", other)
+    assert "Show all settings" not in whole.content.decode()
+
+
+def test_another_recipe_has_its_whole_form(page, again):
+    data = entered(again()) | {"recipe": "tabular", "shown": "digits"}
+    response = page.post("/operations/new/fields", data)
+    assert "Show all settings" not in response.content.decode()
 
 
 def test_a_preview_says_what_differs_and_submits_nothing(page, ana):
@@ -431,6 +498,57 @@ def test_a_fork_may_set_a_field_back_to_its_default(page, ana):
     data |= {"fork": source.pk, "recipe": source.recipe, "preview": "1", "config.epochs": "10"}
     text = page.post("/operations/new", data).content.decode()
     assert "<td>5</td>" in " ".join(text.split()) and "<td>10</td>" in " ".join(text.split())
+
+
+@pytest.mark.parametrize("verb", ["fork", "extend"])
+def test_a_fork_under_changed_code_names_the_files_and_asks(page, ana, monkeypatch, verb):
+    source = making.operation(ana, "CANCELLED")
+    constant = source.config | {"scheduler": "none"}
+    source.row.update(config=constant, config_given=constant)
+    saved(source, step=5)
+    address = f"/operations/new?{verb}={source.pk}"
+    assert 'name="accept_inexact"' not in page.get(address).content.decode()
+    saved(source, step=15, environment=CHANGED)
+    shown = page.get(address)
+    text = shown.content.decode()
+    assert 'name="accept_inexact"' in text and CHANGED_FILE in text
+    assert "weights of a training" not in text
+
+    begun = forks.begun(monkeypatch)
+    wanted = entered(shown) | {verb: source.pk, "recipe": source.recipe}
+    refused = page.post("/operations/new", wanted)
+    assert refused.status_code == 422 and Operation.objects.count() == 1
+    assert "A fork would not be exact" in refused.content.decode()
+    accepted = page.post("/operations/new", wanted | {"accept_inexact": "1"})
+    assert accepted.status_code == 302 and len(begun) == 1
+
+
+def test_the_form_of_a_fork_asks_about_the_checkpoint_that_the_submission_takes(
+    page, ana, monkeypatch
+):
+    source = making.operation(ana, "CANCELLED")
+    saved(source, step=5, environment=CHANGED)
+    newest = saved(source, step=15)
+    (storage.directory(newest.artifacts_path) / "model.pt").unlink()
+    shown = page.get(f"/operations/new?fork={source.pk}")
+    assert 'name="accept_inexact"' not in shown.content.decode()
+    begun = forks.begun(monkeypatch)
+    wanted = entered(shown) | {"fork": source.pk, "recipe": source.recipe}
+    refused = page.post("/operations/new", wanted)
+    text = refused.content.decode()
+    assert refused.status_code == 422 and "A fork would not be exact" in text
+    assert 'name="accept_inexact"' in text and CHANGED_FILE in text
+    accepted = page.post("/operations/new", wanted | {"accept_inexact": "1"})
+    assert accepted.status_code == 302 and len(begun) == 1
+
+
+def test_a_warm_start_under_changed_code_asks_nothing(page, ana):
+    source = making.operation(ana, "CANCELLED")
+    saved(source, environment=CHANGED)
+    shown = page.get(f"/operations/new?warm_start={source.pk}")
+    assert 'name="accept_inexact"' not in shown.content.decode()
+    wanted = entered(shown) | {"warm_start": source.pk, "recipe": source.recipe, "preview": "1"}
+    assert CHANGED_FILE in page.post("/operations/new", wanted).content.decode()
 
 
 def test_a_warm_start_may_change_any_field(page, ana, monkeypatch):

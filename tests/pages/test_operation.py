@@ -1,5 +1,6 @@
 """The page of one operation, in every state, and its live answers."""
 
+import re
 from datetime import timedelta
 
 import pytest
@@ -182,6 +183,14 @@ class TestExplanation:
         said = explanation_of(page, operation)
         assert "Cancelled by ana" in said and "Resuming continues from epoch 1" in said
 
+    @pytest.mark.parametrize("role", ["viewer", "operator"])
+    def test_a_reader_without_the_right_to_resume_sees_no_advice(self, as_, ana, role):
+        operation = making.operation(ana, "FAILED")
+        saved(operation)
+        text = text_of(as_(making.person("other", role)), operation)
+        assert "Failed: the recipe raised an exception." in text
+        assert "Resuming" not in text and "resume it" not in text
+
 
 def test_the_mark_of_a_crash_goes_away_after_a_resume(page, ana):
     operation = making.operation(ana, "FAILED")
@@ -210,6 +219,19 @@ def test_the_receipt_says_from_where_by_whom_and_how_exactly(page, ana):
     text = text_of(page, operation)
     assert "not exact" in text and "was 2, is 4" in text and "a0001-s10" in text
     assert "requested by zoe" in text
+
+
+def test_what_no_resume_is_certain_to_restore_is_said_before_any_stop(page, ana):
+    operation = making.operation(ana, "RUNNING")
+    receipt = {"step": 0, "checkpoint": None, "exact": True, "items": []}
+    newest = making.attempt(operation, 1, receipt=receipt)
+    assert "A resume may not be exact" not in text_of(page, operation)
+    uncertain = {"train": "the loader has no state"}
+    newest.__class__.objects.update(receipt=receipt | {"uncertain": uncertain})
+    said = " ".join(text_of(page, operation).split())
+    assert "A resume may not be exact: train: the loader has no state." in said
+    operation.row.update(state="COMPLETED")
+    assert "A resume may not be exact" not in text_of(page, operation)
 
 
 def test_what_comes_from_outside_is_escaped(page, ana):
@@ -413,6 +435,39 @@ def test_stats_show_only_what_is_measured(page, ana):
     operation.row.update(metrics={"equity": 8418.4})
     stats = text_of(page, operation).partition('data-testid="stats"')[2]
     assert "Latest equity" in stats and "8,418" in stats
+
+
+def test_stats_show_the_wait_the_throughput_and_the_checkpoints(page, ana):
+    operation = making.operation(ana, "COMPLETED", step=50, unit="step")
+    begun = operation.created_at + timedelta(seconds=90)
+    making.attempt(
+        operation, started_at=begun, ended_at=begun + timedelta(seconds=100), outcome="completed"
+    )
+    saved(operation, step=50)
+    stats = text_of(page, operation).partition('data-testid="stats"')[2].partition("charts")[0]
+    words = " ".join(re.sub("<[^>]+>", " ", stats).split())
+    assert "Waited 1 min 30 s in the queue" in words
+    assert "Throughput 30 steps/min mean" in words and "Checkpoints 1" in words
+    running = making.operation(ana, "RUNNING", unit="step", steps_per_second=2.0)
+    making.attempt(running)
+    assert "2 steps/s</p>" in " ".join(text_of(page, running).split())
+
+
+def test_the_throughput_of_a_fork_counts_its_own_steps_only(page, ana):
+    fork = making.operation(ana, "COMPLETED", step=10_100, unit="step")
+    begun = fork.created_at
+    making.attempt(
+        fork, 1, started_at=begun, ended_at=begun, outcome="lost", from_step=None, to_step=0
+    )
+    making.attempt(
+        fork, 2, started_at=begun, ended_at=begun + timedelta(seconds=5), outcome="cancelled",
+        from_step=10_000, to_step=10_060,
+    )  # fmt: skip
+    making.attempt(
+        fork, 3, started_at=begun, ended_at=begun + timedelta(seconds=5), outcome="completed",
+        from_step=10_050,
+    )  # fmt: skip
+    assert "11 steps/s mean" in " ".join(re.sub("<[^>]+>", " ", text_of(page, fork)).split())
 
 
 def test_checkpoints_are_marked_on_the_line(page, ana):

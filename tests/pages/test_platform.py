@@ -64,6 +64,15 @@ def test_workers_show_what_they_run(page, ana):
     assert "1 of 2" in text and ">busy</a>" in text and "Temporarily unavailable" in text
 
 
+def test_workers_show_which_storage_they_cannot_reach(page, db):
+    Worker.objects.create(worker_id="a", storage_problem="<c> is not mounted")
+    Worker.objects.create(worker_id="b", dataset_problem="/d is not mounted")
+    text = page.get("/workers/").content.decode()
+    assert "Storage away" in text and "accepting no operations until" in text
+    assert "&lt;c&gt; is not mounted" in text
+    assert "Dataset storage unavailable: /d is not mounted" in text
+
+
 def test_every_page_says_where_the_disk_is_nearly_full(page, db, settings):
     reserve = settings.THRESHOLDS.checkpoint_reserve_bytes
     Worker.objects.create(worker_id="a", host="roomy", storage_free_bytes=reserve)

@@ -93,7 +93,8 @@ def test_what_cannot_be_tried_is_reported_and_stays_as_typed(page, prices):
         assert answer.status_code == 422 and problem in text
         assert f'value="{row[1]}"' in text
     answer = posted(page, prices, ("parameters.fast", "3"), **{"try.folds": "many"})
-    assert "must be a whole number" in answer.content.decode()
+    text = answer.content.decode()
+    assert "must be a whole number" in text and "design.walk_forward.folds" in text
     assert not Study.objects.exists() and not Operation.objects.exists()
 
 
@@ -127,7 +128,8 @@ def test_the_page_compares_the_best_first_and_maps_two_of_the_values(page, ana, 
     assert first["value"] == 27 and first["study_values"]["parameters.slow"] == 30
     assert found.context["best"] == first
     text = found.content.decode()
-    assert "strength-6" in text and "strength-0" in text and "data-refresh" not in text
+    assert "strength-6" in text and "strength-0" in text
+    assert "data-settled" in text and "data-active" not in text
     other = page.get(study.get_absolute_url() + "?x=cash&y=parameters.slow").context["heat"]
     assert other.columns == [1000.0, 10000.0]
     values = [[cell.value for cell in cells] for _, cells in other.rows]
@@ -139,7 +141,9 @@ def test_a_study_that_runs_is_fetched_again_and_one_of_folds_shows_what_was_chos
 ):
     design = {"values": {"parameters.fast": [3, 5]}, "walk_forward": {"folds": 2}}
     study = made(ana, prices, design)
-    assert 'data-refresh="/studies/' in page.get(study.get_absolute_url()).content.decode()
+    text = page.get(study.get_absolute_url()).content.decode()
+    assert 'data-refresh="/studies/' in text and "data-active" in text
+    assert "data-settled" not in text
     completed(study)
     assert studies.advance(study.pk) == 2
     completed(study)
@@ -225,6 +229,55 @@ def test_a_pruner_with_its_numbers_and_the_seed_come_from_the_form(page, prices)
     assert "Sampler random · pruner asha · at most 1 active at a time" in text
 
 
+def test_conditions_and_further_objectives_come_from_the_form(page, prices):
+    answer = posted(
+        page, prices, ("parameters.fast", "3, 5"), ("parameters.slow", "10, 30"),
+        **{
+            "try.1.condition_path": "parameters.fast", "try.1.condition_values": "5",
+            "try.metric": "return", "try.mode": "max",
+            "try.objective.0.metric": "max_drawdown", "try.objective.0.mode": "min",
+        },
+    )  # fmt: skip
+    study = Study.objects.get()
+    assert answer.url == study.get_absolute_url()
+    condition = {"path": "parameters.fast", "values": [5]}
+    assert study.design["conditions"] == {"parameters.slow": condition}
+    assert study.design["further_objectives"] == [{"metric": "max_drawdown", "mode": "min"}]
+    assert (study.metric, study.mode) == ("return", "max")
+    tried = [each.study_values for each in study.operations.order_by("pk")]
+    assert {"parameters.fast": 3} in tried and len(tried) == 3
+
+
+@pytest.mark.parametrize(
+    ("typed", "problem"),
+    [
+        ({"0.condition_path": "parameters.slow", "0.condition_values": "5"}, "none, as it is the"),
+        ({"1.condition_path": "", "1.condition_values": "5"}, "the field of an earlier row"),
+        ({"1.condition_path": "parameters.fast"}, "allowed: values with commas"),
+        ({"1.condition_path": "nothing"}, "got 'nothing'"),
+        ({"objective.1.metric": "return"}, "got '' for return; allowed: min, max"),
+        ({"objective.0.mode": "min"}, "got no metric"),
+        ({"mode": "up"}, "got 'up'; allowed: min, max"),
+        ({"pruner_metric": "equity"}, "got metric without a pruner"),
+        ({"in_sample": "0.5"}, "got in_sample without folds"),
+        ({"folds": "2", "in_sample": "half"}, "got 'half'; must be a number"),
+    ],
+)
+def test_conditions_and_objectives_that_cannot_be_read_are_refused(page, prices, typed, problem):
+    answer = posted(
+        page, prices, ("parameters.fast", "3, 5"), ("parameters.slow", "10, 30"),
+        **{f"try.{name}": text for name, text in typed.items()},
+    )  # fmt: skip
+    said = html.unescape(answer.content.decode())
+    assert answer.status_code == 422 and problem in said and not Study.objects.exists()
+
+
+def test_ten_fields_can_be_tried_and_at_least_three_rows_are_shown():
+    assert len(trying.read(None)) == len(trying.read({"try.0.path": "a"})) == 3
+    assert len(trying.read({"try.6.values": "1"})) == 7
+    assert len(trying.read({"try.9.values": "1", "try.10.values": "1"})) == 10
+
+
 @pytest.mark.parametrize(
     ("field", "text", "problem"),
     [
@@ -280,9 +333,10 @@ def test_a_pruner_and_a_front_are_shown(page, ana, prices):
 def test_one_extreme_value_leaves_the_heat_map_readable(page, ana, prices):
     study = made(ana, prices)
     completed(study)
-    worst = study.operations.first()
+    worst = min(study.operations.all(), key=lambda each: each.result["sharpe"])
     worst.row.update(result={"sharpe": -1e9})
-    found = page.get(study.get_absolute_url()).context["heat"]
+    axes = "?x=parameters.fast&y=parameters.slow"
+    found = page.get(study.get_absolute_url() + axes).context["heat"]
     strengths = {cell.strength for _, cells in found.rows for cell in cells}
     assert len(strengths) > 2
 

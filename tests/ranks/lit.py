@@ -8,7 +8,18 @@ from trainops.recipes import Recipe
 
 class Parameters(LightningParameters):
     module: Literal[
-        "automatic", "closure", "manual", "windows", "two", "divisible", "freezing", "keeping"
+        "automatic",
+        "closure",
+        "manual",
+        "windows",
+        "two",
+        "divisible",
+        "freezing",
+        "gathering",
+        "keeping",
+        "measured",
+        "listing",
+        "correlated",
     ] = "automatic"
     scheduler: Literal["none", "step", "epoch", "plateau"] = "none"
     batch_size: int = 4

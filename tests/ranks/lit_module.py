@@ -7,6 +7,8 @@ import torch
 from torch import distributed, nn
 from torch.nn import functional
 from torch.utils.data import TensorDataset
+from torchmetrics import MeanSquaredError, PearsonCorrCoef, SumMetric
+from torchmetrics.classification import BinaryAUROC
 
 from tests.loop.lit_module import (
     Automatic,
@@ -120,6 +122,66 @@ class Freezing(OneWay):
         self.net[4].requires_grad_(False)
 
 
+class Measured(OneWay):
+    """Measures its validations; a metric is logged by other ranks than the first only."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen, self.squares, self.others = SumMetric(), MeanSquaredError(), SumMetric()
+
+    def validation_step(self, batch, batch_idx):
+        super().validation_step(batch, batch_idx)
+        inputs, targets = batch
+        scores = self(inputs)
+        self.seen(len(inputs))
+        self.squares(scores, targets)
+        self.log("val_seen", self.seen)
+        self.log("val_squares", self.squares)
+        if self.global_rank:
+            self.others(len(inputs))
+            self.log("val_others", self.others)
+
+
+class Listing(OneWay):
+    """Has a metric with lists."""
+
+    def __init__(self):
+        super().__init__()
+        self.area = BinaryAUROC()
+
+    def validation_step(self, batch, batch_idx):
+        super().validation_step(batch, batch_idx)
+        inputs, targets = batch
+        self.area(self(inputs), targets > targets.mean())
+        self.log("val_area", self.area)
+
+
+class Correlated(Listing):
+    """Has a metric whose states of several ranks cannot be merged, too."""
+
+    def __init__(self):
+        super().__init__()
+        self.correlation = PearsonCorrCoef()
+
+    def validation_step(self, batch, batch_idx):
+        super().validation_step(batch, batch_idx)
+        inputs, targets = batch
+        self.correlation(self(inputs)[:, 0], targets[:, 0])
+        self.log("val_correlation", self.correlation)
+
+
+class Gathering(OneWay):
+    """The loss has a part of all ranks, through which gradients flow."""
+
+    def training_step(self, batch, batch_idx):
+        loss = super().training_step(batch, batch_idx)
+        means = self.all_gather({"score": self(batch[0]).mean()}, sync_grads=True)["score"]
+        held = self.all_gather(means.sum())
+        assert means.shape == held.shape == (self.trainer.world_size,) and not held.requires_grad
+        self.trainer.strategy.barrier()
+        return loss + means.square().mean() + self.trainer.strategy.broadcast(batch_idx) * 0.1
+
+
 class Closure(OneWay):
     def configure_optimizers(self):
         return torch.optim.LBFGS(self.parameters(), lr=0.05, max_iter=3)
@@ -209,8 +271,12 @@ def make(run, parameters):
         "closure": Closure,
         "divisible": lambda: Divisible(parameters.scheduler),
         "freezing": Freezing,
+        "gathering": Gathering,
         "keeping": Keeping,
         "manual": ManyWays,
+        "measured": Measured,
+        "listing": Listing,
+        "correlated": Correlated,
         "windows": lambda: ManyBatches(2),
         "two": lambda: Two(parameters.scheduler),
     }

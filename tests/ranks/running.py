@@ -47,6 +47,7 @@ class Attempts:
     num_attempts: int = 0
     on_report: object = None
     environment: dict = field(default_factory=dict)
+    inputs: dict = field(default_factory=dict)
 
     def attempt(self, fault="", **changes):
         """Run one attempt to its end; return its last message, or its exit code without one."""
@@ -75,7 +76,7 @@ class Attempts:
         return Start(
             kind="loop",
             config=config.model_dump(),
-            inputs={},
+            inputs=self.inputs,
             reserve_bytes=0,
             storage_id="",
             directory=self.root,
@@ -90,6 +91,17 @@ class Attempts:
             num_ranks=config.num_processes,
         )
 
+    def _keep(self, checkpoint):
+        """Keep a checkpoint in the order of steps: the last one may come before the one before."""
+        attempt, at = checkpoint.path.name.partition("-")[0], len(self.committed)
+        while (
+            at
+            and self.committed[at - 1].path.name.startswith(f"{attempt}-")
+            and order_of(self.committed[at - 1]) > order_of(checkpoint)
+        ):
+            at -= 1
+        self.committed.insert(at, checkpoint)
+
     def _receive(self, child, message):
         match message:
             case Restored(receipt=receipt):
@@ -103,13 +115,17 @@ class Attempts:
                 if self.on_report is not None:
                     self.on_report(child, message)
             case Staged(checkpoint=staged):
-                self.committed.append(verify(self.root / staged.directory, staged.digest))
+                self._keep(verify(self.root / staged.directory, staged.digest))
                 with suppress(Hangup):
                     child.wire.send(Committed())
             case Finding():
                 self.findings.append(message)
             case protocol.Succeeded() | protocol.Stopped() | protocol.Failed():
                 self.ended = message
+
+
+def order_of(checkpoint):
+    return checkpoint.step, checkpoint.type is CheckpointType.FINAL
 
 
 def require_same_end(attempts, expected):

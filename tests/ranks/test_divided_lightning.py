@@ -46,6 +46,7 @@ def test_a_divided_module_is_trained_as_a_whole_one(attempts, forkserver, tmp_pa
     assert attempts.curve == whole.curve
 
 
+@pytest.mark.exhaustive
 # Batches of training at which it is interrupted: 3 per epoch, in windows of 2 and 1.
 @pytest.mark.parametrize("at", some_of([3, 1, 2, 4, 5, -1], every=6))
 def test_a_stop_changes_nothing(at, attempts, undisturbed):

@@ -66,6 +66,7 @@ def test_each_rank_holds_rows_of_every_part(whole):
         assert sum("rows" in each for each in parts["model"].values() if isinstance(each, dict))
 
 
+@pytest.mark.exhaustive
 # Batches of training: 5 in an epoch, in windows of 2, 2 and 1; negative: of a validation.
 @pytest.mark.parametrize(
     "at", [3, *(pytest.param(n, marks=pytest.mark.exhaustive) for n in (4, 6, -1, -3))]

@@ -51,6 +51,7 @@ def test_a_divided_model_is_trained_as_a_whole_one(attempts, forkserver, tmp_pat
         assert "lm_head.weight" not in state["rank1"]["job"]["kept"]["model"]
 
 
+@pytest.mark.exhaustive
 # Batches of training at which it is interrupted: 3 per epoch, in windows of 2 and 1.
 @pytest.mark.parametrize("at", some_of([2, 1, 3, 4, 5, -1], every=6))
 def test_a_stop_changes_nothing(at, attempts, undisturbed):
@@ -70,6 +71,7 @@ def test_the_death_of_any_rank_changes_nothing(attempts, undisturbed):
     require_same_end(attempts, undisturbed)
 
 
+@pytest.mark.exhaustive
 def test_callbacks_are_called_and_see_the_norm_of_all_gradients(attempts, forkserver, tmp_path):
     arguments = DRAWN | {"logging_strategy": "steps", "logging_steps": 1}
     config = config_of(callbacks=["recorder", "other-rank"], arguments=arguments)

@@ -40,6 +40,15 @@ def test_a_rank_that_hangs_is_named(attempts):
     assert ended.message == "rank 1 did not respond within 3.6 s"
 
 
+def test_a_rank_that_never_wakes_up_is_named_with_its_stack_in_the_log(attempts):
+    ended = attempts.attempt("sleep 1 3", limits={"stall_timeout_seconds": 4.0})
+    assert isinstance(ended, Failed) and ended.code == "STALLED"
+    assert ended.message == "rank 1 did not respond within 3.6 s"
+    line = r'^\[rank 1\]   File ".*together_loop\.py", line \d+ in disturb$'
+    assert re.search(line, attempts.output, re.MULTILINE)
+    assert isinstance(attempts.attempt(), Succeeded)
+
+
 def test_a_rank_with_other_weights_is_refused_by_name(attempts):
     config = {"every_steps": 1, "every_seconds": 1e9, "self_check": False}
     ended = attempts.attempt("diverge 1 3", checkpoint=config)

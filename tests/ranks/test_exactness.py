@@ -11,6 +11,8 @@ from tests.ranks.oracle import train_plainly
 from tests.ranks.processes import run_ranks
 from tests.ranks.running import CONFIG, Attempts, require_same_end
 from tests.thinning import some_of
+from trainops.files.checks import Severity
+from trainops.files.verify import verify
 from trainops.kind import KINDS
 from trainops.process.forking import fork
 from trainops.process.protocol import Failed, Stopped, Succeeded
@@ -70,6 +72,14 @@ def test_the_death_of_any_rank_changes_nothing(rank, attempts, undisturbed):
             assert ended.message == f"rank {rank} ended by SIGKILL"
     assert isinstance(attempts.attempt(), Succeeded)
     require_same_end(attempts, expected)
+
+
+@pytest.mark.parametrize("recipe", ["together", "divided"])
+def test_a_checkpoint_of_several_ranks_is_verified(recipe, attempts):
+    attempts.config = {"recipe": recipe, "sharding": "full" if recipe == "divided" else "none"}
+    assert isinstance(attempts.attempt("stop 0 5"), Stopped), attempts.ended
+    load = verify(attempts.committed[-1].path).checks[-1]
+    assert load.name == "load" and load.level is Severity.OK, load
 
 
 @pytest.mark.parametrize("after", some_of([1, 2, 3], every=2))

@@ -107,6 +107,19 @@ def test_another_number_of_ranks_continues_and_says_so(name, before, after, atte
     assert attempts.committed[-1].step == 3 + -(-(left + more) // after) + 1 + -(-13 // after) + 1
 
 
+@pytest.mark.parametrize("after", [1, 3])
+@pytest.mark.parametrize("name", ["stateful", "read-again"])
+def test_another_number_of_ranks_continues_after_a_round_with_a_repeated_batch(
+    name, after, attempts
+):
+    attempts.config = config_of(name)
+    assert isinstance(attempts.attempt("stop 0 7"), Stopped)  # 13 batches in 7 rounds
+    attempts.curve = {}
+    assert isinstance(attempts.attempt(processes=after), Succeeded), attempts.ended
+    again = name == "read-again" and after == 3  # one batch lies between two rounds of three
+    assert attempts.committed[-1].step == 7 + again + 1 + -(-13 // after) + 1
+
+
 REFUSED = {
     "stateful-sharded": "the dataset 'train' shards itself, and had 2 ranks; now there are {}",
     "several": "shards itself, and had 2 ranks; now there are {}",
@@ -125,6 +138,7 @@ def test_another_number_of_ranks_is_refused_where_it_would_lose_batches(name, no
     assert REFUSED[name].format(now) in ended.message, ended.message
 
 
+@pytest.mark.exhaustive
 def test_a_place_between_two_rounds_is_kept_by_one_rank(attempts, forkserver, tmp_path):
     other = Attempts(forkserver, tmp_path / "other")
     for each in (attempts, other):

@@ -7,10 +7,15 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from tests.ranks.processes import run_ranks
-from tests.ranks.running import Attempts, require_same_end
+from tests.ranks.running import CONFIG, Attempts, require_same_end
 from tests.ranks.test_exactness import state_of
 from tests.thinning import some_of
+from trainops.kind import KINDS
+from trainops.process.forking import fork
 from trainops.process.protocol import Failed, Stopped, Succeeded
+from trainops.runtime.checkpoint.store import Candidate, CheckpointStore
+from trainops.runtime.errors import IncompatibleState
+from trainops.runtime.ranks import is_rank_part
 
 pytest.importorskip("lightning.pytorch", reason="the extra lightning is not installed")
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
@@ -21,6 +26,7 @@ SETTINGS = {
         "precision": "bf16-mixed", "max_epochs": 3, "gradient_clip_val": 0.5,
     },
     "closure": {"module": "closure", "max_epochs": 2},
+    "gathering": {"module": "gathering", "max_epochs": 2},
     "manual": {"module": "manual", "max_epochs": 2},
     "windows": {"module": "windows", "max_epochs": 2},
     "two": {"module": "two", "max_epochs": 2},  # loaders of 6 and of 3 batches
@@ -102,6 +108,7 @@ def test_a_stop_changes_nothing(at, attempts, undisturbed):
     require_stops_change_nothing("everything", at, attempts, undisturbed)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["iterable", "sharded"])
 def test_a_stop_in_an_iterable_dataset_changes_nothing(name, attempts, undisturbed):
     require_stops_change_nothing(name, 2, attempts, undisturbed)
@@ -145,6 +152,93 @@ def test_a_training_continues_with_another_number_of_ranks(after, attempts):
     assert len(points_of(attempts, "val_loss")) == max(2, after)
 
 
+def measured(attempts, *faults, **changes):
+    """Train with torchmetrics, whose validations have three batches; return the points of them."""
+    parameters = SETTINGS["repeated"] | {"module": "measured"}
+    attempts.config = config_of("repeated", parameters=parameters, log_every_steps=1)
+    for fault in faults:
+        assert isinstance(attempts.attempt(fault), Stopped), attempts.ended
+    assert isinstance(attempts.attempt(**changes), Succeeded), attempts.ended
+    names = ("val_seen", "val_squares", "val_loss")
+    points = [each for _, each in sorted(attempts.curve.items()) if "val_seen" in each]
+    return [[each[name] for name in names] for each in points]
+
+
+@pytest.mark.parametrize("faults", [(), ("stop 0 -1", "stop 0 -3")])
+def test_a_metric_sees_each_example_of_a_validation_once(attempts, faults):
+    found = measured(attempts, *faults)
+    assert [number for number, *_ in found] == [7, 7]  # rank 1 repeats a batch
+    for _, squares, loss in found:  # sums of float32, in another order
+        assert squares == pytest.approx(loss, rel=1e-5)
+    assert [receipt.exact for receipt in attempts.receipts[1:]] == [True] * len(faults)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("processes", [1, 3])
+def test_metrics_and_means_have_seen_all_with_another_number_of_ranks(
+    attempts, undisturbed, processes
+):
+    """Rank 0 has seen three examples, rank 1 three others, and one is left."""
+    found = measured(attempts, "stop 0 -1", processes=processes)
+    assert [number for number, *_ in found] == [7] * max(2, processes)
+    # Another number of ranks adds in another order, so these are close only.
+    for _, squares, loss in found:
+        assert squares == pytest.approx(loss, rel=1e-5)
+    whole = points_of(undisturbed("repeated"), "val_loss")
+    assert found[0][2] == pytest.approx(whole[0], rel=1e-6)
+    # one rank alone logs none; of three, the others have the last of the three batches after it
+    others = points_of(attempts, "val_others")
+    assert others == ([3] if processes == 1 else [4] * len(found))
+
+
+@pytest.mark.exhaustive
+def test_a_state_says_for_how_many_ranks_its_sums_are(attempts):
+    measured(attempts, "stop 0 -1", processes=3)
+    stopped, *_, ended = map(state_of, attempts.committed)
+    for state, num_ranks in ((stopped, 2), (ended, 3)):
+        others = [part["job"]["kept"] for name, part in state.items() if is_rank_part(name)]
+        found = [each["logged"]["num_ranks"] for each in (state, *others)]
+        assert found == [num_ranks] * num_ranks
+
+
+@pytest.mark.exhaustive
+def test_a_fork_of_as_many_ranks_keeps_metrics_that_cannot_be_merged(attempts, tmp_path):
+    parameters = SETTINGS["repeated"] | {"module": "correlated"}
+    attempts.config = CONFIG | config_of("repeated", parameters=parameters)
+    assert isinstance(attempts.attempt("stop 0 -1"), Stopped)
+    (source,) = attempts.committed
+    alone, two = (
+        KINDS["loop"].parse_config(attempts.config | {"processes": number}) for number in (1, 2)
+    )
+
+    def forked(after):
+        return fork(
+            KINDS["loop"], source=Candidate(source.path, source.digest), before=two, after=after,
+            inputs={}, store=CheckpointStore(tmp_path / "fork", identity={"attempt": 0}),
+        )  # fmt: skip
+
+    with pytest.raises(IncompatibleState, match=r"PearsonCorrCoef 'correlation' is not merged"):
+        forked(alone)
+    copy = Attempts(attempts.forkserver, tmp_path / "fork", attempts.config, [forked(two)])
+    for each in (attempts, copy):
+        assert isinstance(each.attempt(), Succeeded), each.ended
+    assert copy.receipts[0].exact
+    copy.curve = attempts.curve | copy.curve
+    require_same_end(copy, attempts)
+
+
+@pytest.mark.exhaustive
+def test_lists_are_refused_where_one_of_more_ranks_has_seen_no_batch(attempts):
+    parameters = SETTINGS["repeated"] | {"module": "listing"}
+    attempts.config = config_of("repeated", parameters=parameters)
+    assert isinstance(attempts.attempt("stop 0 -1"), Stopped), attempts.ended
+    ended = attempts.attempt(processes=4)  # of three batches, two are seen
+    problem = "the metric 'val_area' has seen no batch of the validation in a process"
+    assert isinstance(ended, Failed)
+    assert f"{problem}; allowed: as many processes as before, or another" in ended.message, ended
+    assert isinstance(attempts.attempt(), Succeeded), attempts.ended
+
+
 def test_a_rank_that_stops_early_stops_all(attempts):
     parameters = {"fault": "stops", "max_epochs": 30}
     ended = attempts.attempt(recipe="ranked_lit", parameters=parameters)
@@ -175,6 +269,11 @@ REFUSED = {
         {"parameters": {"module": "windows", "fault": "plain_backward"}},
         "recipe: the gradient of body.bias is not averaged over the ranks; allowed: "
         "self.manual_backward(loss)",
+    ),
+    "lists": (
+        {"parameters": {"module": "correlated", "batch_size": 8}},  # one batch of a validation
+        "recipe: the metric 'val_area' has seen no batch of the validation in a process; allowed: "
+        "as many batches as processes, or metrics without lists",
     ),
 }
 

@@ -116,6 +116,39 @@ def test_a_stop_with_an_iterable_dataset_changes_nothing(attempts, undisturbed):
     require_same_end(attempts, undisturbed("iterable"))
 
 
+def measured(attempts, *faults, **changes):
+    """Train with torchmetrics, whose validation has three batches; return the points of them."""
+    pytest.importorskip("torchmetrics", reason="torchmetrics is not installed")
+    attempts.config = config_of("repeated", log_every_steps=1)
+    attempts.config["parameters"] = SETTINGS["repeated"] | {"is_measured": True}
+    for fault in faults:
+        assert isinstance(attempts.attempt(fault), Stopped), attempts.ended
+    assert isinstance(attempts.attempt(**changes), Succeeded), attempts.ended
+    names = ("val_examples", "val_error", "val_loss")
+    points = [each for _, each in sorted(attempts.curve.items()) if "val_error" in each]
+    return [[each[name] for name in names] for each in points]
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("faults", [(), ("stop 0 -1", "stop 0 -3")])
+def test_a_metric_sees_each_example_of_a_validation_once(attempts, faults):
+    found = measured(attempts, *faults)
+    assert [number for number, *_ in found] == [7, 7]  # rank 1 repeats a batch
+    for _, error, loss in found:
+        assert error == pytest.approx(loss, rel=1e-5)
+    assert [receipt.exact for receipt in attempts.receipts[1:]] == [True] * len(faults)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("processes", [1, 3])
+def test_a_metric_has_seen_all_with_another_number_of_ranks(attempts, processes):
+    """Rank 0 has seen three examples, rank 1 three others, and one is left."""
+    found = measured(attempts, "stop 0 -1", processes=processes)
+    assert [number for number, *_ in found] == [3 + 3 + 1, 7]
+    for _, error, loss in found:
+        assert error == pytest.approx(loss, rel=1e-5)
+
+
 def test_the_death_of_any_rank_changes_nothing(attempts, undisturbed):
     checkpoint = {"every_steps": 2, "every_seconds": 1e9, "self_check": False}
     attempts.config = config_of("everything", checkpoint=checkpoint)
@@ -125,6 +158,7 @@ def test_the_death_of_any_rank_changes_nothing(attempts, undisturbed):
     require_same_end(attempts, undisturbed("everything"))
 
 
+@pytest.mark.exhaustive
 def test_an_iterable_validation_counts_each_batch_once(attempts, forkserver, tmp_path):
     """Three batches: rank 1 repeats the last one."""
     given = SETTINGS["repeated"] | {"is_validation_iterable": True}

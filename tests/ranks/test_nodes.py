@@ -15,13 +15,18 @@ from apps.operations.attempts.children import ForkServer
 from tests.ranks.nodes import SILENCE_SECONDS, NodeAttempts
 from tests.ranks.oracle import train_plainly
 from tests.ranks.processes import run_ranks
-from tests.ranks.running import Attempts, require_same_end
+from tests.ranks.running import CONFIG, Attempts, require_same_end
 from tests.ranks.test_exactness import state_of
 from tests.ranks.test_sharding import DIVIDED
 from tests.thinning import some_of
 from tests.waiting import has_ended, wait_until
+from trainops.files.checks import Severity
+from trainops.files.verify import verify
+from trainops.kind import KINDS
+from trainops.process.forking import fork
 from trainops.process.node_protocol import MAX_LINE_BYTES
 from trainops.process.protocol import Failed, Stopped, Succeeded
+from trainops.runtime.checkpoint.store import Candidate, CheckpointStore
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 SAVING = {"checkpoint": {"every_steps": 3, "every_seconds": 1e9, "self_check": False}}
@@ -73,6 +78,27 @@ def test_a_divided_model_is_trained_over_nodes_as_on_one_machine(attempts, forks
     require_same_end(attempts, one_machine)
 
 
+def test_a_checkpoint_of_several_of_the_allowed_nodes_is_verified_and_forked(attempts, tmp_path):
+    """Loaders with an iterable dataset continue only with as many ranks; one is allowed, too."""
+    attempts.config = CONFIG | {
+        "recipe": "streamed", "parameters": {"several": True},
+        "processes": 1, "nodes": 3, "min_nodes": 1,
+    }  # fmt: skip
+    assert isinstance(attempts.attempt("stop 0 3"), Stopped), attempts.output
+    (source,) = attempts.committed
+    load = verify(source.path).checks[-1]
+    assert load.name == "load" and load.level is Severity.OK, load
+    config = KINDS["loop"].parse_config(attempts.config)
+    made = fork(
+        KINDS["loop"], source=Candidate(source.path, source.digest), before=config, after=config,
+        inputs={}, store=CheckpointStore(tmp_path / "fork", identity={"attempt": 0}),
+    )  # fmt: skip
+    assert made.step == source.step
+    attempts.addresses = attempts.addresses[:1]
+    ended = Attempts.attempt(attempts)
+    assert isinstance(ended, Failed) and "had 2 ranks; now there are 1" in ended.message, ended
+
+
 @pytest.fixture
 def blind(tmp_path, monkeypatch):
     """Return a forkserver whose children do not see the directory of checkpoints."""
@@ -90,6 +116,7 @@ def blind(tmp_path, monkeypatch):
     forkserver.close()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to hide a directory")
 def test_a_node_without_the_directory_of_checkpoints_gets_their_files(
     blind, attempts, undisturbed, tmp_path
@@ -139,6 +166,7 @@ def test_what_another_node_prints_is_in_the_log_with_its_rank(attempts):
     assert attempts.output == "[rank 1] hello\n[rank 1] there\n"
 
 
+@pytest.mark.exhaustive
 def test_a_lightning_module_knows_its_node(attempts, forkserver, tmp_path):
     attempts.config = {"recipe": "ranked_lit", "monitor": "val_loss", "processes": 2}
     assert isinstance(attempts.attempt("place 3 2"), Succeeded)

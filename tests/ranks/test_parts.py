@@ -1,16 +1,23 @@
 """What ranks divide, compare and report, without processes."""
 
+import os
+from dataclasses import asdict
+from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
-from torch import nn
+from torch import distributed, nn
 from torch.utils.data import Dataset, TensorDataset
 
+from trainops.kind import KINDS
 from trainops.kinds.loop import ranks
-from trainops.kinds.loop.course import Course
+from trainops.kinds.loop.course import Counts, Course
 from trainops.kinds.loop.means import Means
+from trainops.kinds.loop.rank_changes import planned_ranks
 from trainops.kinds.loop.run import Run
+from trainops.process import rank_process
 from trainops.process.rank_handle import RankHandle
 from trainops.process.rank_process import _own_device
 from trainops.process.rank_protocol import RankError
@@ -29,7 +36,9 @@ from trainops.runtime.ranks import Devices, split
 def loader(length, devices, **options):
     run = Run(Course(lambda: None), seed=3, device=torch.device("cpu"), inputs={}, devices=devices)
     dataset = TensorDataset(torch.arange(length))
-    return run.loader("train", dataset, batch_size=2, **options)
+    found = run.loader("train", dataset, batch_size=2, **options)
+    found.source._gather = None  # there are no other processes
+    return found
 
 
 def taken(length, num_ranks, first=0, **options):
@@ -204,8 +213,113 @@ def test_streams_of_ranks_differ_and_follow_from_the_seed():
 def test_a_pass_continues_at_the_same_example_under_another_number_of_ranks():
     course = {"open": ["epoch", "train"], "loops": {"epoch": {"taken": 2}, "train": {"taken": 5}}}
     found = ranks.rescaled(course, {"train"}, before=2, now=3)
-    assert found["loops"] == {"epoch": {"taken": 2}, "train": {"taken": 3}}
+    train = {"taken": 3, "counted": 10, "length": None}
+    assert found["loops"] == {"epoch": {"taken": 2, "length": None}, "train": train}
     assert ranks.rescaled(course, {"train"}, before=2, now=2) is course
+
+
+def test_lengths_of_another_number_of_ranks_refuse_no_later_checkpoint():
+    """A validation that was run by two ranks is not entered again before the next checkpoint."""
+    examples = TensorDataset(torch.arange(8))
+
+    def new_run(num_ranks):
+        course, devices = Course(lambda: None), Devices(0, num_ranks)
+        run = Run(course, seed=3, device=torch.device("cpu"), inputs={}, devices=devices)
+        return run, course, run.loader("train", examples), run.loader("val", examples)
+
+    def after_a_batch(course, epochs, train):
+        """Return the state after one batch more, of the next epoch."""
+        batches = iter(train)
+        next(epochs), next(batches)
+        state = course.to_state()
+        batches.close(), epochs.close()
+        return state
+
+    run, course, train, validation = new_run(2)
+    next(epochs := iter(run.epochs(2)))
+    assert (len([*train]), len([*validation])) == (4, 4)
+    by_two = after_a_batch(course, epochs, train)
+
+    run, course, train, _ = new_run(1)
+    course.resume(ranks.rescaled(by_two, {"train", "val"}, before=2, now=1))
+    by_one = after_a_batch(course, iter(run.epochs(2)), train)
+    assert (by_one["loops"]["train"]["length"], by_one["loops"]["val"]["length"]) == (8, None)
+
+    run, *_ = new_run(1)
+    run.require_same_lengths(by_one["loops"])
+    with pytest.raises(IncompatibleState, match="had 4 batches; now it has 8"):
+        run.require_same_lengths(by_two["loops"])
+
+
+@pytest.mark.parametrize("numbers", [(2, 4), (3, 2), (2, 4, 3)])
+def test_totals_count_each_batch_once_with_another_number_of_ranks(numbers, monkeypatch):
+    """A round was taken by the first number of ranks; the numbers after it take the rest."""
+    monkeypatch.setattr(ranks, "total_of", lambda *_: list)
+    first, *others = numbers
+    state = {"open": ["train"], "loops": {"train": asdict(Counts("", 1, 1, 1, 2))}}
+    seen = [[number] for number in range(first)]
+    for before, now in pairwise(numbers):
+        state = ranks.rescaled(state, {"train"}, before=before, now=now)
+    for rank in range(others[-1]):
+        course = Course(lambda: None)
+        run = Run(course, seed=3, device=torch.device("cpu"), inputs={},
+                  devices=Devices(rank, others[-1]))  # fmt: skip
+        batches = run.loader("train", TensorDataset(torch.arange(7)), shuffle=False)
+        course.resume(state)
+        found = [[int(each[0])] for each in batches if run.totals(batches, one=1)["one"]]
+        assert course.to_state()["loops"]["train"].get("counted") == first
+        seen += found
+        list(batches)
+        assert "counted" not in course.to_state()["loops"]["train"]
+    assert sorted(seen) == [[number] for number in range(7)]
+
+
+@pytest.mark.parametrize("option", ["sampler", "batch_sampler"])
+def test_ranks_with_different_orders_of_a_sampler_are_refused(option, monkeypatch):
+    """What depends on the hash of texts, as a walk through a set, is another order in each rank."""
+    others = []
+    monkeypatch.setattr(ranks, "gather_of", lambda *_: lambda own: [own, *others])
+    orders = {"sampler": [[0, 1, 2, 3], [3, 2, 1, 0]], "batch_sampler": [[[0, 1]], [[0], [1]]]}
+    digests = []
+    for order in orders[option]:
+        run = Run(Course(lambda: None), seed=3, device=torch.device("cpu"), inputs={},
+                  devices=Devices(0, 2))  # fmt: skip
+        given = {option: lambda seed, number, order=order: order}
+        passes = run.loader("train", TensorDataset(torch.arange(4)), **given)
+        digests.append([passes.source._batches.digest(0)])
+        list(passes.source.items(0, 0))
+    others.append(digests[0])
+    with pytest.raises(InputError, match="the ranks have different orders of 'train' in pass 0"):
+        list(passes.source.items(0, 0))
+
+
+@pytest.mark.parametrize(
+    ("config", "before", "planned"),
+    [
+        ({"processes": 2}, 2, 2),
+        ({"processes": 2}, 3, 2),
+        ({"processes": 2, "nodes": 3, "min_nodes": 2}, 4, 4),
+        ({"processes": 2, "nodes": 3, "min_nodes": 2}, 2, 6),
+        ({"nodes": 3, "min_nodes": 1}, 3, 3),
+        ({"nodes": 3, "min_nodes": 1}, 1, 1),
+        ({"nodes": 3, "min_nodes": 1}, 4, 3),
+        ({}, 2, 1),
+    ],
+)
+def test_a_state_is_checked_for_the_ranks_of_the_config(config, before, planned):
+    parsed = KINDS["loop"].parse_config({"recipe": "digits_loop", **config})
+    assert planned_ranks(parsed, before) == planned
+
+
+def test_totals_of_loops_of_several_loaders_are_refused():
+    run = Run(Course(lambda: None), seed=3, device=torch.device("cpu"), inputs={})
+    one = run.loader("one", TensorDataset(torch.arange(4)))
+    several = run.loaders({"one": one, "two": run.loader("two", TensorDataset(torch.arange(4)))})
+    next(iter(several))
+    with pytest.raises(InputError, match=r"totals of the loop 'loaders'; allowed: loops of run.l"):
+        run.totals(several, loss=1.0)
+    with pytest.raises(InputError, match=r"totals of the loader 'one', part of 'loaders'"):
+        run.totals(one, loss=1.0)
 
 
 def test_each_rank_sees_its_own_gpu_and_too_few_are_refused():
@@ -213,6 +327,25 @@ def test_each_rank_sees_its_own_gpu_and_too_few_are_refused():
     assert gpus == ["GPU-1", "GPU-2"]
     with pytest.raises(ConfigError, match=r"processes: got 3; this attempt has 2 GPUs \(1,2\)"):
         _own_device("1,2", Devices(0, 3))
+
+
+@pytest.mark.parametrize(("visible", "own"), [(None, "1"), ("5,7", "7"), ("", "")])
+def test_ranks_without_the_variable_of_gpus_share_those_of_the_machine(monkeypatch, visible, own):
+    """As in a check of a recipe, which no worker places."""
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(rank_process, "choose_device", lambda name: torch.device("cpu"))
+    monkeypatch.setattr(distributed, "init_process_group", lambda *given, **named: None)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible or "")
+    if visible is None:
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+    config = KINDS["loop"].parse_config({"recipe": "digits_loop", "processes": 2})
+    rendezvous = SimpleNamespace(store=lambda devices: None)
+    rank_process.join(Devices(1, 2), config, rendezvous)
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == own
+    if visible is None:
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+        with pytest.raises(ConfigError, match=r"processes: got 3; this attempt has 2 GPUs \(0,1\)"):
+            rank_process.join(Devices(0, 3), config, rendezvous)
 
 
 @pytest.mark.parametrize(

@@ -86,6 +86,7 @@ def test_examples_weigh_equally_where_items_are_not_counted(attempts, forkserver
     assert all(torch.allclose(one[name], other[name], rtol=1e-5, atol=1e-7) for name in weights)
 
 
+@pytest.mark.exhaustive
 # Batches of training at which it is interrupted: 3 per epoch, in windows of 2 and 1.
 @pytest.mark.parametrize("at", some_of([2, 1, 3, 4, 5], every=5))
 def test_a_stop_changes_nothing(at, attempts, undisturbed):
@@ -96,6 +97,7 @@ def test_a_stop_changes_nothing(at, attempts, undisturbed):
     require_same_end(attempts, undisturbed)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", ["plain", "sized"])
 def test_a_stop_in_an_iterable_dataset_changes_nothing(kind, attempts, forkserver, tmp_path):
     """Without a length, the last window of an epoch is held; 11 batches, or 6 in each rank."""

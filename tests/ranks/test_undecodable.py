@@ -95,6 +95,7 @@ def test_without_the_option_the_example_and_its_rank_are_named(attempts):
     assert "of 'train' cannot be loaded: ValueError: no PNG signature" in ended.message
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", FORMS)
 def test_a_form_of_training_skips_as_if_the_example_were_missing(
     name, attempts, forkserver, tmp_path_factory

@@ -11,6 +11,7 @@ from tests.rl.cases import ADAPTIVE, ADVERSARIAL, PRIORITIZED
 from tests.rl.populations import CARTPOLE, GRID, job_of, of, played, resumed
 from trainops.kind import KINDS
 from trainops.kinds.rl.adapting import adapt
+from trainops.kinds.rl.evaluation import Evaluation
 from trainops.runtime.checkpoint.snapshot import freeze, tensors_in
 from trainops.runtime.checkpoint.store import CheckpointPolicy
 from trainops.runtime.errors import ConfigError, IncompatibleState, InputError
@@ -324,6 +325,16 @@ def test_evaluations_begin_alike_and_the_best_network_is_kept():
     best = returns.index(max(returns))
     assert job.best["return"] == max(returns)
     assert all(torch.equal(job.best_model[name], models[best][name]) for name in job.best_model)
+
+
+def test_a_return_that_is_not_finite_is_not_kept_as_the_best(monkeypatch):
+    returns = iter([float("nan"), 2.0, float("nan"), 1.0, 3.0])
+    monkeypatch.setattr(Evaluation, "mean_return", property(lambda _: next(returns, 0.0)))
+    job, best = job_of(of(GRID, "dqn", 2, 40)), []
+    while job.step < job.total_steps:
+        if "evaluation_return" in job.advance():
+            best.append(job.best["return"])
+    assert best[1:5] == [2.0, 2.0, 2.0, 3.0]
 
 
 def test_a_recording_can_be_played_back():

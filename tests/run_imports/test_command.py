@@ -1,7 +1,8 @@
 """`import-runs`: each run becomes one finished operation, with what it had there."""
 
+import io
 import json
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
@@ -12,12 +13,14 @@ from apps.operations.errors import CheckpointNotFound, NotAllowed
 from apps.operations.models import Event, MetricPoint, Operation, PackedPoints, Tag
 from apps.operations.requests import forking, run_imports, services
 from apps.operations.requests.submission import submit
+from apps.operations.search.conditions import condition
 from tests.run_imports import writers
 from trainops.client.problems import ExitCode
 from trainops.kind import KINDS
 from trainops.runtime.errors import ConfigError
 
 pytestmark = pytest.mark.django_db(transaction=True)
+BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def imported(cli, *arguments):
@@ -36,7 +39,7 @@ def test_runs_become_finished_operations_with_their_curves(cli, tmp_path, client
     assert (run.state, run.name, run.owner.username) == ("COMPLETED", "clever name", "ana")
     assert run.config_given == {
         "tool": "mlflow", "run": run_id, "tool_status": "FINISHED",
-        "parameters": {"optimizer/lr": "0.1"},
+        "parameters": {"optimizer/lr": 0.1},
     }  # fmt: skip
     assert (run.finished_at - run.started_at).total_seconds() == 100
     assert (run.step, run.total_steps, run.result) == (49, 49, {"points": 101, "metrics": 3})
@@ -74,6 +77,47 @@ def test_pages_and_api_show_it(cli, tmp_path, client, ana):
     assert compared.status_code == 200, compared.json()
     found = api.get("/api/v1/operations", {"q": "parameters.lr=0.125"})
     assert found.status_code == 200, found.json()
+
+
+@pytest.mark.parametrize("tool", ["mlflow", "wandb"])
+def test_parameters_are_found_by_queries(ana, tool):
+    lr = "0.1" if tool == "mlflow" else 0.1
+    parameters = {"lr": lr, "optimizer.lr": lr, "optimizer.name": "adam", "a.b": 1, "a": "x"}
+    operation, is_new = import_one(ana, tool, parameters)
+    assert is_new
+    for query in (
+        "parameters.lr=0.1", "parameters.lr<0.2", "parameters.optimizer.lr<=0.1",
+        "parameters.optimizer.name=adam", "parameters.a=x",
+    ):  # fmt: skip
+        assert [*Operation.objects.filter(condition(query, ana))] == [operation], query
+    assert operation.config["parameters"]["a.b"] == 1
+    again, is_new = import_one(ana, tool, parameters)
+    assert (again, is_new) == (operation, False)
+
+
+def test_the_digest_of_a_run_is_of_what_was_sent(ana):
+    """The digest of a version that stored parameters as they were sent."""
+    operation, _ = import_one(ana, "mlflow", {"optimizer.lr": "0.1"})
+    assert operation.request_hash == (
+        "bb8b831b59c7eef85db4773001e5e9e816fe902b214b453dde03f3d98b18ea61"
+    )
+
+
+@pytest.mark.parametrize(
+    "text", ["nan", "NaN", "Infinity", "1e999", "true", "01", "[" * 5000, "9" * 20, ""]
+)
+def test_texts_of_mlflow_that_are_no_finite_numbers_stay(ana, text):
+    operation, _ = import_one(ana, "mlflow", {"value": text, "-3": "-3", "rate": "1e-3"})
+    assert operation.config["parameters"] == {"value": text, "-3": -3, "rate": 0.001}
+
+
+def import_one(owner, tool, parameters):
+    """Import a run with one point."""
+    run = {
+        "tool": tool, "run": "id", "name": "run", "status": "", "tags": [],
+        "parameters": parameters, "started_at": BEGAN, "finished_at": None,
+    }  # fmt: skip
+    return run_imports.import_run(run, io.BytesIO(b'["loss", 1, 0.5, 1700000000]\n'), owner)
 
 
 def test_a_run_is_imported_once(cli, tmp_path):

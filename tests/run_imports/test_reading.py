@@ -1,5 +1,6 @@
 """Runs of other tools, read from the files that these tools wrote."""
 
+import json
 import random
 import shutil
 from pathlib import Path
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.run_imports import writers
-from trainops.sinks import foreign_runs
+from trainops.sinks import foreign_runs, read_wandb
 from trainops.sinks.foreign_runs import RunUnreadable, metric_name
 from trainops.sinks.reading import runs_below
 
@@ -75,6 +76,36 @@ def test_a_recorded_run_of_wandb(tmp_path):
         (part,) = read(tmp_path)
         assert 0 < part.num_points < run.num_points
         assert part.all_notes() == [f"{RECORDED.name} is read up to where {problem}"]
+
+
+@pytest.mark.parametrize("is_flat", [False, True])
+def test_images_and_histograms_of_wandb_are_no_metrics(tmp_path, is_flat):
+    row = {
+        "_step": 3,
+        "loss": 0.5,
+        "nested": {"a": 1, "image": {"_type": "image-file", "width": 64, "height": 32}},
+        "histogram": {"_type": "histogram", "values": [1, 2], "bins": {"low": 0}},
+        "histogram_of": 2,
+    }
+    items = [*foreign_runs.flattened(row)] if is_flat else row.items()
+    run = foreign_runs.ForeignRun("wandb", "id", "name", tmp_path)
+    read_wandb._history(run, b"".join(map(item_of_history, items)))
+    assert {name: values(run, name) for name in run.points} == {
+        "loss": {3: 0.5}, "nested.a": {3: 1.0}, "histogram_of": {3: 2.0},
+    }  # fmt: skip
+
+
+def item_of_history(item):
+    """The protocol buffer of a name and a value."""
+    name, value = item
+    parts = [(2, part) for part in name.split(".")] + [(16, json.dumps(value))]
+    return field(1, b"".join(field(number, text.encode()) for number, text in parts))
+
+
+def field(number, content):
+    """A field of bytes; both varints have two bytes."""
+    tag, size = number << 3 | 2, len(content)
+    return bytes([tag & 127 | 128, tag >> 7, size & 127 | 128, size >> 7]) + content
 
 
 @writers.needs_wandb
@@ -197,6 +228,26 @@ def test_names_of_metrics():
     long, other = metric_name("x" * 100), metric_name("x" * 101)
     assert len(long) == len(other) == 64 and long != other
     assert metric_name("a\nb").startswith("a b-") and metric_name("").startswith("-")
+
+
+@pytest.mark.parametrize(
+    ("num_own", "further", "kept", "num_left_out"),
+    [
+        (3, ["new"], ["own 0", "own 1", "own 2", "new"], 0),
+        (3, ["own 1", "new"], ["own 0", "own 1", "own 2", "new"], 0),
+        (16, ["new"], [*(f"own {n}" for n in range(16)), "new"], 0),
+        (18, [], [f"own {n}" for n in range(16)], 2),
+        (18, ["own 17"], [*(f"own {n}" for n in range(16)), "own 17"], 1),
+        (16, list("abcdef"), [*(f"own {n}" for n in range(14)), *"abcdef"], 2),
+        (2, list("abcdefghijklmnopqrstuv"), list("abcdefghijklmnopqrst"), 4),
+    ],
+)
+def test_further_tags_have_precedence(tmp_path, num_own, further, kept, num_left_out):
+    run = foreign_runs.ForeignRun("wandb", "id", "name", tmp_path)
+    run.tags = [f"own {number}" for number in range(num_own)]
+    assert run.described(further)["tags"] == kept
+    notes = [f"{num_left_out} tags left out"] if num_left_out else []
+    assert run.all_notes(further) == notes
 
 
 def test_a_run_has_the_same_identity_wherever_its_directory_is(tmp_path):

@@ -11,6 +11,7 @@ import yaml
 from typer.testing import CliRunner
 
 from tests.thinning import some_of
+from trainops.checking.check import check_recipe
 from trainops.cli.app import build
 from trainops.kind import KINDS
 from trainops.recipes import Recipe, recipes
@@ -100,6 +101,15 @@ def test_the_own_test_of_a_package_passes(written, form):
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "1 passed" in done.stdout
+
+
+@pytest.mark.exhaustive
+@pytest.mark.slow
+def test_a_loop_is_exact_with_two_processes(written, monkeypatch):
+    directory = written("loop", "ranked_loop")
+    monkeypatch.setenv("PYTHONPATH", str(directory / "src"))
+    report = check_recipe("ranked_loop", processes=2, max_steps=6, measures_cost=False)
+    assert report.is_exact and not report.warnings, str(report)
 
 
 @pytest.mark.parametrize(

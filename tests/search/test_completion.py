@@ -40,11 +40,19 @@ def test_names_of_metrics_and_config_fields_are_offered(ana):
     assert len(completions("e")) <= MAX_COMPLETIONS
 
 
+def test_names_that_need_quotation_marks_are_offered_with_them(ana):
+    making.operation(ana, metrics={"mAP@0.5": 1, "Validation Loss": 2, 'with "quotes"': 3})
+    assert completions("kind:rl -mAP") == ['kind:rl -"mAP@0.5"']
+    assert completions('-"Validation L') == ['-"Validation Loss"']
+    assert completions("with") == []
+
+
 def test_names_of_columns_are_completed(ana):
     assert {"val_loss", "val_f1"} <= set(column_completions("val_"))
     assert column_completions("val_loss epo")[0].startswith("val_loss epo")
     assert "val_loss" not in column_completions("val_loss")
     assert all(not each.endswith(":") for each in column_completions(""))
+    assert column_completions("val_loss -s") == ["val_loss -state", "val_loss -started"]
 
 
 def test_the_page_asks_for_them(ana, client):

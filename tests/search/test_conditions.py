@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from apps.operations.models import Operation
 from apps.operations.search.conditions import FIELDS, condition
 from apps.operations.search.language import NAME, QueryError
-from apps.operations.search.sorting import ordering
+from apps.operations.search.sorting import is_sort, is_value, ordering
 from apps.operations.search.values import CONFIG, METRIC, named
 from tests.pages import making
 
@@ -79,6 +79,31 @@ def found(query, user):
 )
 def test_a_query_finds(three, ana, query, names):
     assert found(query, ana) == names
+
+
+def test_metrics_of_any_name_can_be_compared(ana):
+    metrics = {"mAP@0.5": 0.3, "Validation Loss": 2, "f1(macro)": 1, "epochs": 7}
+    making.operation(ana, name="detector", metrics=metrics)
+    making.operation(ana, name="other")
+    for query in ('"mAP@0.5"<0.4', '"Validation Loss">1', '"f1(macro)"=1', '"metric.epochs"=7'):
+        assert found(query, ana) == {"detector"}
+        assert found(f"-{query}", ana) == {"other"}
+    assert found('"mAP@0.5">0.4', ana) == set()
+
+
+@pytest.mark.parametrize("name", ["mAP@0.5", "Validation Loss", "Gewinn €", r"a\b", "🎉"])
+def test_a_quoted_name_is_an_order(ana, name):
+    for value in (2, 3, 1):
+        making.operation(ana, name=str(value), metrics={name: value})
+    for sort, names in ((f'"{name}"', "123"), (f'-"{name}"', "321")):
+        assert is_sort(sort) and not is_value(sort)
+        assert "".join(each.name for each in Operation.objects.order_by(*ordering(sort))) == names
+    assert found(f'"{name}"<2', ana) == {"1"}
+
+
+@pytest.mark.parametrize("sort", ['"', '""', '"a', 'a"b"', '"a"b', '"a\0"', "mAP@0.5"])
+def test_other_text_is_no_order(sort):
+    assert not is_sort(sort)
 
 
 def test_ages_count_from_now(three, ana):

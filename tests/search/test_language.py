@@ -27,7 +27,17 @@ def test_each_comparison_is_one_operator(operator):
     assert (term.name, term.operator, term.value) == ("checkpoint.every_seconds", operator, "5")
 
 
-@pytest.mark.parametrize("text", ["-", "--", "<5", ":x", "🎉 שלום", "a-b", "x" * 500])
+@pytest.mark.parametrize("operator", ["<=", ">=", "!=", "=", "<", ">"])
+@pytest.mark.parametrize("name", ["mAP@0.5", "Validation Loss", "f1(macro)", "a=b", "best(acc@1)"])
+def test_a_name_before_a_comparison_may_be_quoted(name, operator):
+    (term,) = parse(f'-"{name}"{operator}0.4')
+    assert (term.is_negated, term.name, term.operator, term.value) == (True, name, operator, "0.4")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["-", "--", "<5", "-<5", ":x", '"a=5"', 'run"<"x', '"a":b', "🎉 שלום", "a-b", "x" * 500],
+)
 def test_anything_else_is_free_text(text):
     assert all(not term.name for term in parse(text))
 
@@ -37,6 +47,15 @@ def test_anything_else_is_free_text(text):
     [
         ("kind:rl tag:", 8, "a value is missing after ':'"),
         ("epochs>=", 0, "a value is missing after '>='"),
+        ("rl acc@1=5", 3, "not a comparison; put the name before the sign"),
+        ("-acc@1<10", 0, "not a comparison"),
+        ("kind:training -mAP@0.5>0.4", 14, "not a comparison"),
+        ("0.5<loss", 0, "not a comparison"),
+        ('"two words"x<1', 0, "not a comparison"),
+        ('""<1', 0, "not a comparison"),
+        ('"a\0b"<1', 0, "not a comparison"),
+        ('"mAP@0.5"<', 0, "a value is missing after '<'"),
+        ('"mAP@0.5"<"0', 0, "the quotation mark is not closed"),
         ('one tag:"night', 4, "the quotation mark is not closed"),
         ("x" * 1001, 1000, "at most 1000"),
         ("a " * 31, 60, "has 31 terms; at most 30"),

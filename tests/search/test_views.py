@@ -49,6 +49,12 @@ def test_the_api_saves_lists_and_deletes_a_view(ana, client):
     assert client.delete(f"/api/v1/views/{saved['id']}").status_code == 404
 
 
+def test_a_view_has_the_columns_that_are_removed(ana, client):
+    client.post("/operations/views", FORM | {"columns": "-worker,epochs,-started"})
+    assert SavedView.objects.get().columns == ["epochs", "-worker", "-started"]
+    assert "columns=epochs%2C-worker%2C-started" in client.get("/").content.decode()
+
+
 def test_only_admins_share_and_others_see_only_shared_ones(ana, client):
     assert post(client, BODY | {"is_shared": True}).status_code == 403
     client.force_login(making.person("ada", "admin"))
@@ -66,6 +72,7 @@ def test_only_admins_share_and_others_see_only_shared_ones(ana, client):
         ({"name": "\u202eabc"}, "U+202E"),
         ({"query": "stat:x"}, "allowed: state:"),
         ({"columns": ["a b"]}, "names of metrics"),
+        ({"columns": ["-name"]}, "to remove a column: -state, -progress"),
         ({"sort": "a b"}, "descending with a minus sign"),
         ({"group_by": "a b"}, "allowed: study"),
     ],

@@ -11,7 +11,7 @@ from tests.operations.attempts import Running, run, submit
 from tests.sinks import readers
 from tests.sinks.test_writing import due_now
 from tests.waiting import wait_until
-from trainops.runtime.throughput import SYSTEM
+from trainops.media.names import SYSTEM
 from trainops.sinks import mlflow
 
 pytestmark = [pytest.mark.slow, pytest.mark.faults, pytest.mark.django_db(transaction=True)]

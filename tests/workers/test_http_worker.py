@@ -26,10 +26,10 @@ from tests.journey.stack import ROOT
 from tests.operations.attempts import media_of
 from tests.operations.rows import forget_lease
 from tests.waiting import wait_until
+from trainops.media.names import SYSTEM
 from trainops.runtime import reproducibility
 from trainops.runtime.job import Progress
 from trainops.runtime.ledger import MemoryLedger
-from trainops.runtime.throughput import SYSTEM
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),

@@ -9,13 +9,14 @@ from django.utils import timezone
 from apps.installation.models import PeriodicJob
 from apps.operations import outbox
 from apps.operations.scheduling import budgets, preemption, stuck, sweeps
-from apps.workers import hosts, maintenance, neighbours
+from apps.workers import hosts, maintenance, neighbours, registry
 from trainops.clock import seconds_from_now
 from trainops.http import sessions
 
 PARTS = [
     (neighbours, "recover_ended"),
     (sweeps, "sweep"),
+    (registry, "release_lost"),
     (stuck.WATCH, "check"),
     (budgets, "enforce"),
     (preemption, "preempt"),

@@ -11,7 +11,7 @@ from apps.operations.lifecycle import State
 from apps.operations.models import Attempt, Event, Operation
 from apps.operations.requests import services
 from apps.operations.scheduling import claims
-from apps.workers import registry, reports
+from apps.workers import maintenance, registry, reports
 from apps.workers.models import Worker
 from apps.workers.registry import HeartbeatResponse, WorkerNotFound
 from apps.workers.reports import AttemptOrder
@@ -141,3 +141,21 @@ def test_wishes_of_people_come_with_it(person):
     services.cancel(operation_id=operation.pk, actor=person)
     (order,) = reports.sync(worker_id="w", running=[(operation.pk, 1)])
     assert order.directive == "cancel"
+
+
+def test_a_worker_that_is_lost_runs_nothing_once_its_lease_has_ended():
+    operation = claimed(worker_id="w")
+    for name in ("w", "alive"):
+        registry.register(worker_id=name)
+        registry.heartbeat(worker_id=name, num_running=1, current_operation_id=operation.pk)
+    aged("w", 90)
+    maintenance.sweep(actor="beat")
+    assert registry.get("w").num_running == 1  # it holds the lease
+    give_up(operation, "on_worker_loss")
+    maintenance.sweep(actor="beat")
+    lost, alive = registry.get("w"), registry.get("alive")
+    assert (lost.num_running, lost.current_operation_id) == (0, "")
+    assert (alive.num_running, alive.current_operation_id) == (1, operation.pk)
+    registry.heartbeat(worker_id="w", num_running=1)  # it was frozen, and is back
+    maintenance.sweep(actor="beat")
+    assert registry.get("w").num_running == 1

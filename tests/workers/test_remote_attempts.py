@@ -11,9 +11,13 @@ from django.apps import apps as django_apps
 
 from apps.checkpoints import storage
 from apps.checkpoints.models import Checkpoint
+from apps.datasets import services as datasets
 from apps.operations.attempts import remote_attempts, remote_claims, remote_files
 from apps.operations.models import Attempt, LogChunk, Media, MetricPoint, Operation
 from apps.operations.requests import services
+from apps.operations.scheduling import queue_status
+from apps.operations.scheduling.blocking import BlockingReason
+from apps.workers import registry
 from apps.workers.models import Worker
 from examples import http_worker
 from tests.operations import rows
@@ -214,7 +218,12 @@ def test_points_that_are_measured_again_are_retired(worker, operation):
     body = {"step": 3, "measured_to": 2, "receipt": receipt}
     worker.refused(400, "VALIDATION_ERROR", "POST", f"{attempt[:-1]}2/restored", body)
     receipt["checkpoint"] = "a0001-s0000000003-periodic"
+    for wrong in ("train", ["train"], {"train": 3}):
+        receipt["uncertain"] = wrong
+        worker.refused(400, "VALIDATION_ERROR", "POST", f"{attempt[:-1]}2/restored", body)
+    receipt["uncertain"] = {"train": "the loader has no state"}
     worker.data("POST", f"{attempt[:-1]}2/restored", body)
+    assert "a resume may not be exact: train: the loader has no state" in log_of(operation)
     current = MetricPoint.objects.filter(operation=operation, retired_by=None)
     assert sorted(current.values_list("step", flat=True)) == [1, 2]
 
@@ -407,3 +416,24 @@ def test_media_that_no_recipe_could_have_logged_are_refused(worker, operation, m
     status, _, answer = worker.ask("POST", f"{attempt}/media", {"items": items})
     assert (status, problem in str(answer)) == (400, True)
     assert not Media.objects.exists()
+
+
+def test_a_web_process_without_the_dataset_storage_says_so_and_looks_once_per_interval(
+    worker, operation, monkeypatch, settings
+):
+    settings.THRESHOLDS = settings.THRESHOLDS.model_copy(
+        update={"health_check_interval_seconds": 3600.0}
+    )
+    looks, problems = [], ["not mounted"]
+    monkeypatch.setattr(datasets, "problem", lambda: looks.append(None) or problems[0])
+    operation.row.update(uses_datasets=True)
+    for _ in range(3):
+        claim = worker.data("POST", f"{worker.worker_id}/claim", {"kinds": ["training"]})
+        assert claim["claimed"] is None
+    assert len(looks) == 1
+    status = queue_status.of_operation(services.get(operation.pk))
+    assert status.code == BlockingReason.DATASETS_AWAY and "not mounted" in status.message
+    problems[0] = ""
+    remote_claims.DATASETS.forget()
+    assert worker.claim()
+    assert registry.get(worker.worker_id).dataset_problem == ""

@@ -7,16 +7,20 @@ import pytest
 from django.db import InterfaceError, OperationalError
 
 from apps.checkpoints import storage
+from apps.datasets import services as datasets
 from apps.operations.attempts import work
+from apps.operations.attempts.pace import Pace
 from apps.operations.lifecycle import State
 from apps.operations.requests import services
 from apps.operations.scheduling.slots import RunningAttempt, Slots
-from apps.workers import load_meter, loops, registry
+from apps.workers import load_meter, loops, registry, runtime
 from apps.workers.loops import BackgroundLoops
 from apps.workers.models import LoadSample, Worker
 from apps.workers.runtime import WorkerProcess
 from tests.operations.rows import claimed
+from tests.waiting import wait_until
 from tests.workers.conftest import give_up
+from trainops.clock import seconds_from_now
 from trainops.process.protocol import now
 
 
@@ -134,6 +138,31 @@ def test_a_storage_that_does_not_answer_does_not_delay_requests(worker_process, 
     assert held.stop == "KILL"
 
 
+def test_a_dataset_storage_that_does_not_answer_holds_up_no_look_at_checkpoints(
+    worker_process, settings, monkeypatch
+):
+    worker_process._be_registered()
+    settings.THRESHOLDS = settings.THRESHOLDS.model_copy(
+        update={"health_check_timeout_seconds": 0.01}
+    )
+    asked, answers = threading.Event(), threading.Event()
+    monkeypatch.setattr(datasets, "problem", lambda: asked.set() or (answers.wait(60) and ""))
+    look = worker_process.runtime.dataset_look
+    looking = threading.Thread(target=look.look)
+    looking.start()
+    assert asked.wait(60)
+    wait_until(lambda: look.problem)
+    worker_process._look_at_storage()
+    worker = registry.get("w")
+    assert "has not responded" in worker.dataset_problem
+    assert (worker.storage_problem, worker.storage_free_bytes > 0) == ("", True)
+    assert worker_process.runtime.offer().has_datasets is False
+    answers.set()
+    looking.join()
+    worker_process._look_at_storage()
+    assert registry.get("w").dataset_problem == ""
+
+
 def test_who_runs_something_in_a_seat_alone_is_busy(worker_process):
     operation = claimed(worker_id="w")
     with worker_process.runtime.slots.hold(
@@ -142,3 +171,29 @@ def test_who_runs_something_in_a_seat_alone_is_busy(worker_process):
         worker_process._be_registered()
     worker = registry.get("w")
     assert (worker.status, worker.num_running) == ("BUSY", 0)
+
+
+def test_a_heartbeat_learns_how_large_the_installation_is(worker_process, monkeypatch):
+    monkeypatch.setattr(runtime, "PACE", pace := Pace())
+    for number in range(3):
+        registry.register(worker_id=f"other{number}", num_running=2)
+    Worker.objects.filter(pk="other2").update(heartbeat_at=seconds_from_now(-601))  # it is gone
+    worker_process._be_registered()
+    worker_process._say_alive()
+    assert (pace.num_workers, pace.num_running) == (3, 4)
+
+
+def test_a_loop_asks_for_its_interval_after_each_round():
+    rounds, loops, intervals = [], BackgroundLoops(), iter([0.01, 0.01, 0.01, 3600.0])
+    slept = threading.Event()
+
+    def interval():
+        seconds = next(intervals)
+        if seconds > 1:
+            slept.set()
+        return seconds
+
+    loops.start(interval, lambda: rounds.append(1), "test", longest_pause=1.0)
+    assert slept.wait(10)
+    loops.are_stopped.set()
+    assert len(rounds) == 4

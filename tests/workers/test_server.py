@@ -56,11 +56,11 @@ def test_workers_are_sent_away_while_others_stop_first(tmp_path):
 
 
 @contextmanager
-def web_server(tmp_path):
+def web_server(tmp_path, *arguments):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    command = [sys.executable, "-m", "trainops.web", "--port", str(port)]
+    command = [sys.executable, "-m", "trainops.web", "--port", str(port), *arguments]
     shutil.copy(migrated(), tmp_path / DATABASE)
     env = os.environ | {"TRAINOPS_DATA_DIR": str(tmp_path)}
     process = subprocess.Popen(command, cwd=ROOT, env=env)
@@ -111,6 +111,36 @@ def test_a_second_stop_request_closes_it_at_once_and_finishes_what_it_answers(tm
         assert asking.getresponse().status < 500
         asking.close()
         assert process.wait(10) == 0
+
+
+def num_clients(process):
+    kept = (each.status == psutil.CONN_ESTABLISHED for each in process.net_connections("tcp"))
+    return sum(kept)
+
+
+def test_a_stop_request_reaches_every_process_of_the_server(tmp_path):
+    with web_server(tmp_path, "--processes", "3") as (process, client, _):
+        answering = wait_until(lambda: (f := psutil.Process(process.pid).children())[2:] and f)
+        clients = [httpx.Client(base_url=client.base_url) for _ in range(60)]
+        assert all(each.get("health").is_success for each in clients)
+        assert all(num_clients(each) for each in answering), list(map(num_clients, answering))
+        process.send_signal(signal.SIGUSR1)
+        wait_until(lambda: all(register(each).status_code == 503 for each in clients))
+        for each in clients:
+            each.close()
+        process.terminate()
+        assert process.wait(10) == 0
+        assert not any(each.is_running() for each in answering)
+
+
+@pytest.mark.parametrize("number", ["0", "-1", "two", "65"])
+def test_a_wrong_number_of_processes_is_refused(number):
+    env = os.environ | {"TRAINOPS_WEB_PROCESSES": number}
+    ended = subprocess.run(
+        [sys.executable, "-m", "trainops.web"], cwd=ROOT, env=env, capture_output=True, text=True
+    )
+    assert ended.returncode == 2
+    assert f"got '{number}'; allowed: a number of processes, 1 to 64" in ended.stderr
 
 
 def test_a_body_in_chunks_is_read_and_never_taken_for_an_empty_one(tmp_path):

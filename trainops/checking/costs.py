@@ -1,4 +1,4 @@
-"""Measure what a step costs in the runner beside a bare call of the job."""
+"""Measure what a step costs in the loop of trainops beside the same calls without it."""
 
 import time
 from collections.abc import Callable

@@ -139,7 +139,7 @@ class CheckpointDifferences:
 
 @dataclass(frozen=True, slots=True)
 class StepTimes:
-    """Milliseconds per step in each repeat: the bare job, the runner, the runner with saving."""
+    """Milliseconds per step in each repeat: without the loop, with it, and with saving."""
 
     bare: tuple[float, ...]
     runner: tuple[float, ...]

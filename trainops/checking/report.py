@@ -118,9 +118,9 @@ def _run_of(tried: Tried, unit: str) -> str:
 def _cost_lines(cost: Cost, unit: str) -> list[str]:
     bare = statistics.median(cost.measured.bare)
     rows = (
-        ("bare calls of the job", cost.measured.bare),
-        ("in the runner, no checkpoints", cost.measured.runner),
-        (f"in the runner, a checkpoint every {cost.every_steps} {unit}s", cost.measured.saving),
+        ("the same calls without the loop of trainops", cost.measured.bare),
+        ("in its loop, no checkpoints", cost.measured.runner),
+        (f"in its loop, a checkpoint every {cost.every_steps} {unit}s", cost.measured.saving),
     )
     lines = [f"Milliseconds per {unit}, median of {len(cost.measured.bare)} (lowest to highest):"]
     return [*lines, *(_cost_line(name, times, bare) for name, times in rows)]
@@ -128,5 +128,5 @@ def _cost_lines(cost: Cost, unit: str) -> list[str]:
 
 def _cost_line(name: str, times: Sequence[float], bare: float) -> str:
     median = statistics.median(times)
-    share = f", {median / bare:.2f} x bare" if times and bare and median != bare else ""
+    share = f", {median / bare:.2f} x without" if times and bare and median != bare else ""
     return f"  {name:<52} {median:.3f} ({min(times):.3f} to {max(times):.3f}){share}"

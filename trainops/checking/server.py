@@ -1,7 +1,7 @@
 """A warm process that has torch imported and forks a process for each request of a check.
 
-Its hash seed is that of its environment. It receives the descriptors of the child's socket and log
-on descriptor 0, and ends with the check.
+Its hash seed is that of its environment. It receives the descriptors of the child's socket and
+output on descriptor 0, and ends with the check.
 """
 
 import importlib

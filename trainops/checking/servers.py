@@ -11,16 +11,16 @@ from types import TracebackType
 from typing import IO, Self, TypeVar
 
 from trainops.checking.messages import Answer, Request
+from trainops.checking.output import KEPT_BYTES, Output
 from trainops.paths import ROOT
 from trainops.process.wire import Hangup, Wire
 
 HASH_SEEDS = (1, 2)
-MAX_LOG_BYTES = 4096
 A = TypeVar("A", bound=Answer)
 
 
 class NoAnswer(Exception):
-    """The process of a request died or took too long; the message has the end of its output."""
+    """The process of a request died or took too long; the message has its output."""
 
 
 class CheckForkserver:
@@ -45,17 +45,21 @@ class CheckForkserver:
         """Return the answer of a new process. Raises NoAnswer."""
         ours, theirs = socket.socketpair()
         wire = Wire[A](ours, answer, float("inf"))
-        with tempfile.TemporaryFile() as log:
+        output = Output()
+        output.start()
+        try:
             try:
-                with theirs:
-                    socket.send_fds(self._line, [b"1"], [theirs.fileno(), log.fileno()])
-                wire.send(request)
-                return _answer(wire, timeout_seconds)
-            except (Hangup, OSError) as error:
-                ends = (_end_of(log), _end_of(self._log))
-                raise NoAnswer("\n".join(filter(None, ends)) or "it died") from error
+                socket.send_fds(self._line, [b"1"], [theirs.fileno(), output.writing])
             finally:
-                wire.close()
+                theirs.close()
+                os.close(output.writing)
+            wire.send(request)
+            return _answer(wire, timeout_seconds)
+        except (Hangup, OSError) as error:
+            texts = (output.text(), _end_of(self._log))
+            raise NoAnswer("\n".join(filter(None, texts)) or "it died") from error
+        finally:
+            wire.close()
 
     def close(self) -> None:
         """End the process and all that it started."""
@@ -97,5 +101,5 @@ def _answer(wire: Wire[A], timeout_seconds: float) -> A:
 
 def _end_of(log: IO[bytes]) -> str:
     size = log.seek(0, os.SEEK_END)
-    log.seek(max(0, size - MAX_LOG_BYTES))
+    log.seek(max(0, size - KEPT_BYTES))
     return log.read().decode(errors="replace").strip()

@@ -66,8 +66,8 @@ class Variations:
 def _of_hash(subjects: list[str]) -> Cause:
     return Cause(
         "hash_order", ", ".join(subjects),
-        "The result depends on PYTHONHASHSEED, which is another number in each process: on the "
-        f"order of a set, or on hash() of a text{_seen_in(subjects)}",
+        "The result depends on PYTHONHASHSEED, which workers set to 0 and other programs do not: "
+        f"on the order of a set, or on hash() of a text{_seen_in(subjects)}",
         "Sort what comes from a set (sorted(...)), and use hashlib instead of hash().",
     )  # fmt: skip
 

@@ -1,5 +1,6 @@
 """Commands on what there is to work with: recipes, datasets, workers."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
@@ -175,6 +176,16 @@ def workers(session: Session) -> None:
             for row in page.rows
         ),
     )
+    for row in page.rows:
+        for name, problem in _storage_problems(row):
+            session.out.note(f"{looks.plain(row['worker_id'])}: {name}: {looks.plain(problem)}")
+
+
+def _storage_problems(worker: Worker) -> Iterator[tuple[str, str]]:
+    if problem := worker.get("storage_problem"):
+        yield "checkpoint storage unavailable", problem
+    if problem := worker.get("dataset_problem"):
+        yield "dataset storage unavailable", problem
 
 
 def _end(worker: Worker) -> str:

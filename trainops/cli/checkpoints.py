@@ -133,6 +133,9 @@ def show(session: Session, reference: Place) -> None:
         ),
         narrow=["FILE", "BYTES"],
     )
+    if signature := checkpoint.get("signature"):
+        by = f", {checkpoint['signed_by']}" if checkpoint.get("signed_by") else ""
+        session.out.note(f"Signature: {signature}{by}")
     session.out.table(
         ["KEY", "VALUE"],
         ([looks.cell(key), looks.words(value)] for key, value in checkpoint["state"].items()),

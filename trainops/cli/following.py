@@ -1,5 +1,6 @@
 """Following an operation: ask every second, show what changed, stop when it is over."""
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -11,12 +12,13 @@ import typer
 from trainops.cli import looks
 from trainops.cli.session import Session
 from trainops.client.api import Api
-from trainops.client.problems import ExitCode, Problem, Unreachable
+from trainops.client.problems import ExitCode, Problem, Refused, Unreachable
 from trainops.client.responses import Operation
 from trainops.paths import COMMAND
 
 POLL_SECONDS = 1.0
 PATIENCE_SECONDS = 60.0  # time limit for a server to return after a restart
+AWAY = frozenset({"SERVICE_UNAVAILABLE", "SHUTTING_DOWN", "TOO_MANY_REQUESTS"})  # for a moment
 LINE_SECONDS = 10.0  # between lines of progress, without a terminal
 
 WAITING = frozenset({"PENDING", "RESUMING"})
@@ -54,11 +56,13 @@ def _update(view: "View", operations: Iterator[Operation]) -> Operation:
     return operation
 
 
-def states(api: Api, operation_id: str, *, lost: Callable[[str], None]) -> Iterator[Operation]:
+def states(
+    api: Api, operation_id: str, *, lost: Callable[[str], None], until: float = math.inf
+) -> Iterator[Operation]:
     """Yield the operation once a second, the last time when it is finished.
 
     Raises:
-        Unreachable: the server has been away for a minute.
+        Unreachable: the server has been away for a minute, or until then on the monotonic clock.
     """
     ask: Callable[[], Operation] = partial(api.get, f"operations/{operation_id}")
     operation = ask()  # who is not there at the start is not waited for
@@ -67,23 +71,28 @@ def states(api: Api, operation_id: str, *, lost: Callable[[str], None]) -> Itera
         if operation["status"] in looks.FINISHED:
             return
         time.sleep(POLL_SECONDS)
-        operation = patiently(ask, lost=lost)
+        operation = patiently(ask, lost=lost, until=until)
 
 
 def patiently(
     ask: Callable[[], Response],
     *,
     lost: Callable[[str], None],
+    until: float = math.inf,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Response:
-    """Return the response; without one, say so and retry, for a minute."""
-    give_up_at = clock() + PATIENCE_SECONDS
+    """Return the response; without one, say so and retry, for a minute or until then.
+
+    So where the server answers that it, or its database, is away for a moment.
+    """
+    give_up_at = min(until, clock() + PATIENCE_SECONDS)
     while True:
         try:
             return ask()
-        except Unreachable as problem:
-            if clock() > give_up_at:
+        except (Unreachable, Refused) as problem:
+            is_away = isinstance(problem, Unreachable) or problem.code in AWAY
+            if not is_away or clock() > give_up_at:
                 raise
             lost(str(problem))
             sleep(POLL_SECONDS)

@@ -1,5 +1,6 @@
 """How values look to a person: short, and harmless on a terminal."""
 
+import math
 import re
 import time
 from collections.abc import Callable, Mapping
@@ -19,6 +20,7 @@ STATE_STYLES = {
     "CANCELLED": "bright_black",
     "AVAILABLE": "green",
     "BUSY": "blue",
+    "STORAGE_AWAY": "yellow",
     "DRAINING": "yellow",
     "TEMPORARILY_UNAVAILABLE": "yellow",
     "GONE": "bright_black",
@@ -113,7 +115,7 @@ def number(value: object) -> str:
     """Return a metric as people read it: four significant digits, integers whole."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return plain(value)
-    if value == int(value) and abs(value) < 1e15:
+    if math.isfinite(value) and value == int(value) and abs(value) < 1e15:
         return str(int(value))
     return f"{value:.4g}"
 

@@ -1,6 +1,7 @@
 """Where a command writes: what was asked for to stdout, everything said about it to stderr."""
 
 import json
+import math
 import os
 import shutil
 import sys
@@ -67,7 +68,7 @@ class Out:
             data = chosen if isinstance(data, list) else chosen[0]
         match self.form:
             case OutputFormat.JSON:
-                sys.stdout.write(json.dumps(data, indent=2, ensure_ascii=False) + "\n")
+                sys.stdout.write(json.dumps(_finite(data), indent=2, ensure_ascii=False) + "\n")
             case OutputFormat.YAML:
                 from trainops.plain_yaml import dumped  # noqa: PLC0415 - seldom needed
 
@@ -162,15 +163,33 @@ def _id_of(row: Mapping[str, object]) -> object:
 
 
 def _at(row: object, path: str) -> object:
-    """Return the value at a path of names and indices separated by dots; None where none is."""
-    for name in path.split("."):
-        if isinstance(row, Mapping):
-            row = row.get(name)
-        elif isinstance(row, list) and name.isdecimal() and int(name) < len(row):
-            row = row[int(name)]
-        else:
-            return None
-    return row
+    """Return the value at a path of names and indices separated by dots; None where none is.
+
+    Names of metrics may have dots themselves: what is left of the path is one name, if it is there.
+    """
+    if isinstance(row, Mapping) and path in row:
+        return row[path]
+    name, dot, rest = path.partition(".")
+    if isinstance(row, Mapping):
+        inner = row.get(name)
+    elif isinstance(row, list) and name.isdecimal() and int(name) < len(row):
+        inner = row[int(name)]
+    else:
+        return None
+    return _at(inner, rest) if dot else inner
+
+
+def _finite(data: object) -> object:
+    """Return data as the API sends them: numbers that JSON does not have are texts."""
+    match data:
+        case float() if not math.isfinite(data):
+            return str(data)
+        case dict():
+            return {name: _finite(each) for name, each in data.items()}
+        case list() | tuple():
+            return [_finite(each) for each in data]
+        case _:
+            return data
 
 
 def _text(value: object) -> str:

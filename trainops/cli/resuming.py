@@ -1,7 +1,8 @@
-"""Resumes that are not exact: what was changed is named, and a person is asked."""
+"""Resumes and forks that are not exact: what was changed is named, and a person is asked."""
 
-from collections.abc import Mapping
-from typing import Annotated
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Annotated, TypeVar
 
 import typer
 
@@ -13,6 +14,7 @@ from trainops.paths import COMMAND
 
 OPTION = "--accept-inexact"
 CODE_CHANGED = "CODE_CHANGED"
+Answer = TypeVar("Answer")
 AcceptInexact = Annotated[
     bool,
     typer.Option(
@@ -35,17 +37,32 @@ def post(
 
     command: what was entered, such as "resume ID". Raises Problem without a terminal.
     """
+    send: Callable[[Mapping[str, object]], Message] = partial(session.api.post, path)
+    return ask(session, send, body, f"{COMMAND} {command}", "Resume", accept_inexact=accept_inexact)
+
+
+def ask(
+    session: Session,
+    send: Callable[[Mapping[str, object]], Answer],
+    body: Mapping[str, object],
+    command: str,
+    verb: str,
+    *,
+    accept_inexact: bool,
+) -> Answer:
+    """Send a request; if files of the recipe were changed, ask whether it is wanted anyway.
+
+    Raises Problem without a terminal, which names the whole command.
+    """
     accepting = {**body, "accept_inexact": True}
     try:
-        first: Message = session.api.post(path, accepting if accept_inexact else body)
+        return send(accepting if accept_inexact else body)
     except Refused as refused:
         if refused.code != CODE_CHANGED:
             raise
         if not session.out.can_ask:
-            hint = f"Resume anyway: {COMMAND} {command} {OPTION}"
+            hint = f"{verb} anyway: {command} {OPTION}"
             raise Problem(str(refused), refused.exit_code, hints=(hint,)) from refused
-        if not typer.confirm(f"{looks.plain(str(refused))} Resume anyway?", err=True):
+        if not typer.confirm(f"{looks.plain(str(refused))} {verb} anyway?", err=True):
             raise Problem("Nothing was changed.", refused.exit_code) from refused
-        second: Message = session.api.post(path, accepting)
-        return second
-    return first
+        return send(accepting)

@@ -74,7 +74,7 @@ def _import(
     row: dict[str, object] = {"path": str(found.path), "tool": found.tool}
     try:
         run = found.read()
-        row |= {"name": run.name, "points": run.num_points, "notes": run.all_notes()}
+        row |= {"name": run.name, "points": run.num_points, "notes": run.all_notes(tags)}
         if not run.num_points:
             return row | {"status": "failed", "problem": "it has no points"}
         if is_dry:

@@ -17,6 +17,7 @@ from trainops.client.responses import Fold, Message, Study, StudyRow, Trial
 from trainops.paths import COMMAND
 from trainops.plain import Json, JsonObject
 from trainops.plain_yaml import UNREADABLE, parsed, reason
+from trainops.submission_file import STUDY_FIELDS
 
 if TYPE_CHECKING:
     from trainops.client.api import RowPage
@@ -25,7 +26,6 @@ Id = Annotated[
     str,
     typer.Argument(metavar="ID", help="Complete id, or at least its last 4 or first 8 letters."),
 ]
-OF_STUDIES = ("design", "metric", "mode")  # in a file, beside what an operation's has
 MAX_VALUES = 6  # of a study's lines on a terminal
 
 
@@ -99,7 +99,7 @@ def run(
 
     Example: trainops studies run digits.yaml --try learning_rate=0.001,0.01 --set epochs=20
     """
-    wanted = submission.read(file, also=OF_STUDIES)
+    wanted = submission.read(file, also=STUDY_FIELDS)
     for assignment in assignments or []:
         wanted.assign(assignment)
     design = wanted.section("design")

@@ -98,6 +98,8 @@ def _preview(session: Session, wanted: submission.Submission) -> None:
             f"About {looks.duration(found['seconds'])}, checkpoints of "
             f"{looks.size(found['checkpoint_bytes'])} (median of earlier operations: {number})"
         )
+    for note in found.get("notes", []):
+        session.out.text(looks.plain(note))
 
 
 def _submit(session: Session, wanted: submission.Submission) -> Operation:

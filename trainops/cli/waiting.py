@@ -1,5 +1,6 @@
 """Commands for scripts and shells: wait for an operation, its curves, its page, completion."""
 
+import math
 import time
 import webbrowser
 from enum import StrEnum
@@ -11,6 +12,7 @@ import typer
 from trainops.cli import following, looks
 from trainops.cli.app import COMPLETION
 from trainops.cli.operations import PANEL, Id
+from trainops.cli.out import OutputFormat
 from trainops.cli.session import Session, command
 from trainops.client import curves
 from trainops.client.problems import ExitCode, Problem
@@ -48,10 +50,11 @@ def wait(
     Example: trainops wait 3f9b3c --timeout 3600 && trainops metrics 3f9b3c --csv > curve.csv
     """
     found = operation_id(session.api, reference)
-    give_up_at = None if timeout is None else time.monotonic() + timeout
+    give_up_at = math.inf if timeout is None else time.monotonic() + timeout
     has_enough = False
-    for operation in following.states(session.api, found, lost=session.out.note):
-        is_over = give_up_at is not None and time.monotonic() >= give_up_at
+    shown = following.states(session.api, found, lost=session.out.note, until=give_up_at)
+    for operation in shown:
+        is_over = time.monotonic() >= give_up_at
         has_enough = progress is not None and _percent(operation) >= progress
         if operation["status"] in looks.FINISHED or has_enough:
             break
@@ -83,8 +86,8 @@ def metrics(
     """
     rows = curves.by_step(curves.pages(session.api, operation_id(session.api, reference)))
     if as_csv:
-        session.out.csv(rows)
-    elif session.out.is_data:
+        session.out.form = OutputFormat.CSV
+    if session.out.is_data:
         session.out.data(rows)
     else:
         names = list(dict.fromkeys(name for row in rows for name in row))

@@ -235,6 +235,12 @@ class Api:
         return (found,) if found else ()
 
 
+# Statuses of a proxy whose server is away, be it for a moment.
+AWAY = frozenset(
+    {HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT}
+)
+
+
 def difference_of(server_version: str | None) -> str:
     """Return which of client and server is older and what to do; empty if they agree."""
     if server_version is None or server_version == VERSION:
@@ -299,6 +305,7 @@ def _unreachable(server: ServerAddress, error: NotReached) -> Unreachable:
 
 
 def _stranger(server: ServerAddress, response: Response, versions: tuple[str, ...]) -> Problem:
+    """Return what to say of a response without an envelope; of a proxy's, Unreachable."""
     if response.status // 100 == 3:
         target = response.headers.get("Location", "elsewhere")
         return Problem(f"{server.url} redirects to {target}; set that address with --url.")
@@ -308,4 +315,7 @@ def _stranger(server: ServerAddress, response: Response, versions: tuple[str, ..
         text = "The server, or a proxy in front of it, returned an error"
     if wait := response.headers.get("Retry-After"):
         versions = (f"It asks to wait for {wait} s.", *versions)
-    return Problem(f"{text} (HTTP {response.status}, {kind}).", hints=versions)
+    message = f"{text} (HTTP {response.status}, {kind})."
+    if response.status in AWAY:
+        return Unreachable(message, hints=versions, was_sent=True)
+    return Problem(message, hints=versions)

@@ -31,14 +31,15 @@ class AsyncClient:
         changes: Mapping[str, object] | None = None,
         name: str | None = None,
         tags: Sequence[str] = (),
+        project: str | None = None,
         key: str = "",
     ) -> "AsyncHandle":
         """See `Client.run`."""
-        return AsyncHandle(
-            await asyncio.to_thread(
-                self._client.run, source, changes=changes, name=name, tags=tags, key=key
-            )
-        )
+        made = await asyncio.to_thread(
+            self._client.run, source, changes=changes, name=name, tags=tags, project=project,
+            key=key,
+        )  # fmt: skip
+        return AsyncHandle(made)
 
     async def operation(self, reference: str) -> "AsyncHandle":
         """See `Client.operation`."""
@@ -56,6 +57,10 @@ class AsyncClient:
         """See `Client.operations`."""
         found = await asyncio.to_thread(self._client.operations, query, limit=limit)
         return [AsyncHandle(each) for each in found]
+
+    async def version_difference(self) -> str:
+        """See `Client.version_difference`."""
+        return await asyncio.to_thread(self._client.version_difference)
 
 
 class AsyncHandle:
@@ -78,6 +83,18 @@ class AsyncHandle:
     @property
     def state(self) -> str:
         return self.handle.state
+
+    @property
+    def percent(self) -> float:
+        return self.handle.percent
+
+    @property
+    def is_finished(self) -> bool:
+        return self.handle.is_finished
+
+    @property
+    def url(self) -> str:
+        return self.handle.url
 
     async def refresh(self) -> Self:
         """See `Handle.refresh`."""
@@ -132,18 +149,36 @@ class AsyncHandle:
         return self
 
     async def fork(
-        self, changes: Mapping[str, object], *, checkpoint: str = "", name: str = ""
+        self,
+        changes: Mapping[str, object],
+        *,
+        checkpoint: str = "",
+        name: str = "",
+        project: str | None = None,
+        accept_inexact: bool = False,
     ) -> "AsyncHandle":
         """See `Handle.fork`."""
-        return AsyncHandle(
-            await asyncio.to_thread(self.handle.fork, changes, checkpoint=checkpoint, name=name)
-        )
+        made = await asyncio.to_thread(
+            self.handle.fork, changes, checkpoint=checkpoint, name=name, project=project,
+            accept_inexact=accept_inexact,
+        )  # fmt: skip
+        return AsyncHandle(made)
 
-    async def extend(self, to: int, *, checkpoint: str = "", name: str = "") -> "AsyncHandle":
+    async def extend(
+        self,
+        to: int,
+        *,
+        checkpoint: str = "",
+        name: str = "",
+        project: str | None = None,
+        accept_inexact: bool = False,
+    ) -> "AsyncHandle":
         """See `Handle.extend`."""
-        return AsyncHandle(
-            await asyncio.to_thread(self.handle.extend, to, checkpoint=checkpoint, name=name)
-        )
+        made = await asyncio.to_thread(
+            self.handle.extend, to, checkpoint=checkpoint, name=name, project=project,
+            accept_inexact=accept_inexact,
+        )  # fmt: skip
+        return AsyncHandle(made)
 
     async def download(self, directory: str | Path = ".", *, checkpoint: str = "") -> list[Path]:
         """See `Handle.download`."""

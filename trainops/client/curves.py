@@ -58,9 +58,13 @@ def _standing(curves: Curves) -> Iterator[Point]:
 
 
 def by_step(points: Iterator[list[Point]]) -> list[dict[str, float]]:
-    """Return a row for each step, in order: `step`, and the value of each metric measured there."""
+    """Return a row for each step, in order: `step`, and the value of each metric measured there.
+
+    A metric that is named `step` itself is `metric.step`, as in queries.
+    """
     rows: dict[int, dict[str, float]] = {}
     for page in points:
         for point in page:
-            rows.setdefault(point.step, {"step": point.step})[point.name] = point.value
+            name = "metric.step" if point.name == "step" else point.name
+            rows.setdefault(point.step, {"step": point.step})[name] = point.value
     return [rows[step] for step in sorted(rows)]

@@ -261,21 +261,30 @@ class Handle:
         checkpoint: str = "",
         name: str = "",
         project: str | None = None,
+        accept_inexact: bool = False,
     ) -> "Handle":
         """Submit an operation that continues from a checkpoint of this one with another config.
 
-        project: by default that of this one.
+        project: by default that of this one. `accept_inexact`: submit it even if that is not
+        exact, because files of the recipe were changed; without it, this raises Refused with the
+        code CODE_CHANGED.
         """
         config = _changed({}, changes)
         body = {"checkpoint_id": checkpoint, "name": name, "project": project, "config": config}
-        return Handle(self._api, self._api.submit(f"operations/{self.id}/fork", body))
+        return self._branch("fork", body, accept_inexact=accept_inexact)
 
     def extend(
-        self, to: int, *, checkpoint: str = "", name: str = "", project: str | None = None
+        self,
+        to: int,
+        *,
+        checkpoint: str = "",
+        name: str = "",
+        project: str | None = None,
+        accept_inexact: bool = False,
     ) -> "Handle":
-        """Submit a fork that runs longer: `to` epochs, rounds or steps in total."""
+        """Submit a fork that runs longer: `to` epochs, rounds or steps in total; see `fork`."""
         body = {"checkpoint_id": checkpoint, "name": name, "project": project, "to": to}
-        return Handle(self._api, self._api.submit(f"operations/{self.id}/extend", body))
+        return self._branch("extend", body, accept_inexact=accept_inexact)
 
     def download(self, directory: str | Path = ".", *, checkpoint: str = "") -> list[Path]:
         """Write the files of a checkpoint into a directory; return their paths.
@@ -285,6 +294,11 @@ class Handle:
         Each is compared with its digest. Raises Problem and OSError.
         """
         return files.download(self._api, self.id, Path(directory), checkpoint=checkpoint)
+
+    def _branch(self, verb: str, body: dict[str, Any], *, accept_inexact: bool) -> "Handle":
+        if accept_inexact:
+            body["accept_inexact"] = True
+        return Handle(self._api, self._api.submit(f"operations/{self.id}/{verb}", body))
 
     def _acted(self, verb: str) -> Self:
         self._api.post(f"operations/{self.id}/{verb}")

@@ -481,6 +481,8 @@ class Checkpoint(TypedDict):
     artifacts_size_bytes: int
     counted_size_bytes: int
     health: str
+    signature: NotRequired[str]
+    signed_by: NotRequired[str]
     pinned: bool
     is_best: bool
     best_of: NotRequired[list[str]]
@@ -552,6 +554,7 @@ class Estimate(TypedDict):
     num_earlier: int
     seconds: float | None
     checkpoint_bytes: float | None
+    notes: list[str]
 
 
 class Recovery(Message):
@@ -581,6 +584,14 @@ class Recipe(TypedDict):
     json_schema: JsonSchema
 
 
+class ColumnHistogram(TypedDict):
+    """Counts of numbers in bins of one width, the first of which begins at `start`."""
+
+    start: float
+    width: float
+    counts: list[int]
+
+
 class Column(TypedDict):
     """A column of a dataset."""
 
@@ -589,6 +600,7 @@ class Column(TypedDict):
     missing: int
     note: NotRequired[str]
     shape: NotRequired[list[int]]
+    histogram: NotRequired[ColumnHistogram]
 
 
 class Dataset(TypedDict):
@@ -673,4 +685,6 @@ class Worker(TypedDict):
     labels: NotRequired[list[str] | None]
     ends_at: NotRequired[str | None]
     idle_exit_seconds: NotRequired[float | None]
+    storage_problem: NotRequired[str]
+    dataset_problem: NotRequired[str]
     heartbeat_at: str | None

@@ -21,8 +21,14 @@ from numpy.typing import NDArray
 
 from trainops.checkpoint_storage import parse
 from trainops.datasets import manifest as manifests
-from trainops.datasets.errors import DataError, DirectoryAway, DirectoryChanged, changed
-from trainops.datasets.files import scan
+from trainops.datasets.errors import (
+    MAX_NAMED,
+    DataError,
+    DirectoryAway,
+    DirectoryChanged,
+    changed,
+)
+from trainops.datasets.files import is_data, scan
 from trainops.datasets.location import Location
 from trainops.datasets.manifest import Manifest
 
@@ -49,6 +55,7 @@ class Directory:
     ) -> None:
         self.root, self.names, self._copies = root, names, copies
         self._manifest, self._since_ns = manifest, since_ns
+        self._is_one_file = False  # given by its path
         self._checked_ns = np.zeros(len(names) if manifest is not None else 0, np.int64)
 
     @classmethod
@@ -58,7 +65,9 @@ class Directory:
             return path
         root = Path(path)
         if root.is_file():
-            return cls(root.parent, pa.array([root.name], pa.string()), since_ns=0)
+            found = cls(root.parent, pa.array([root.name], pa.string()), since_ns=0)
+            found._is_one_file = True
+            return found
         names = pa.array([each.name for each in scan(root)], pa.string())
         return cls(root, names, since_ns=0)
 
@@ -112,6 +121,20 @@ class Directory:
 
     def name(self, index: int) -> str:
         return str(self.names[index].as_py())
+
+    def data_files(self, folder: str = "") -> list[int]:
+        """Return the positions of the files of data in a folder ("": all): what readers read.
+
+        Readmes, licences, hidden files and the like are none, unless the directory is one file
+        that was given by its path. Raises DataError for none.
+        """
+        files = self.below(folder)
+        found = files if self._is_one_file else [n for n in files if is_data(self.name(n))]
+        if not found:
+            first = ", ".join(self.name(n) for n in files[:MAX_NAMED])
+            problem = f"{self.root / folder} has no files of data: {first} are about the data"
+            raise DataError(f"{problem}; allowed: names without a dot before, no readmes, licences")
+        return found
 
     def below(self, folder: str) -> list[int]:
         """Return the positions of the files in a folder ("": all). Raises DataError for none."""

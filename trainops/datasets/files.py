@@ -3,12 +3,18 @@
 import os
 import stat
 from collections.abc import Iterator, Sequence
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import NamedTuple
 
 from trainops.datasets.errors import DataError, DirectoryAway
 
 MAX_FILES = 5_000_000
+ABOUT = (
+    "readme", "license", "licence", "checksums", "sha256sums", "md5sums", "_success", "_metadata",
+    "_common_metadata", "_committed_", "_started_",
+)  # fmt: skip
+OF_TEXTS = frozenset({"", ".md", ".rst", ".html", ".pdf", ".md5", ".sha256", ".sha512"})
+OF_DESKTOPS = frozenset({"thumbs.db", "desktop.ini"})
 
 
 class FoundFile(NamedTuple):
@@ -35,6 +41,22 @@ def scan(root: Path, allowed: Sequence[Path] = ()) -> list[FoundFile]:
         if len(found) > MAX_FILES:
             raise DataError(f"{root} has more than {MAX_FILES} files; pack them into shards")
     return sorted(found)
+
+
+def is_data(name: str | PurePath) -> bool:
+    """Whether a file of a directory is data, by its name: readers and layouts skip the others.
+
+    Skipped are hidden files and folders, readmes, licences, checksums, what Spark and desktops
+    leave behind. The suffix of data makes a file data, whatever it is called (`license_7.png`); of
+    text files, only `readme.txt` and the like are none.
+    """
+    path = PurePath(name)
+    if any(part.startswith(".") for part in path.parts):
+        return False
+    lower, suffix = path.name.lower(), path.suffix.lower()
+    if suffix == ".txt":
+        return path.stem.lower() not in ABOUT
+    return lower not in OF_DESKTOPS and not (suffix in OF_TEXTS and lower.startswith(ABOUT))
 
 
 def is_below(path: Path, roots: Sequence[Path]) -> bool:

@@ -1,6 +1,6 @@
 """What kind of data a directory holds, by the names of its files and by their headers.
 
-Detection is conservative: every file must fit, otherwise the layout is `files`.
+Detection is conservative: every file of data must fit, otherwise the layout is `files`.
 """
 
 from collections import Counter
@@ -13,12 +13,12 @@ import pyarrow.parquet as pq
 
 from trainops.datasets.description import ClassCount, ColumnType, DirectoryDescription
 from trainops.datasets.errors import DataError
-from trainops.datasets.files import FoundFile
+from trainops.datasets.files import FoundFile, is_data
 
 IMAGES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp"})
 SPLITS = frozenset({"train", "val", "valid", "validation", "test"})
-ABOUT = ("readme", "license", "licence", "_success", "checksums", ".")  # not data
 HUGGING_FACE = frozenset({"dataset_info.json", "state.json"})
+SPLIT_LIST = "dataset_dict.json"  # of a Hugging Face DatasetDict, whose splits are folders
 MAX_CLASSES, MAX_HEADERS, MAX_COLUMNS = 1000, 1000, 200
 
 
@@ -40,11 +40,6 @@ def describe(root: Path | None, found: Sequence[FoundFile]) -> DirectoryDescript
                 tell(root or Path(), data, layout)
             break
     return layout
-
-
-def is_data(name: PurePosixPath) -> bool:
-    """Whether a file is data, and not hidden, a readme or a licence."""
-    return not name.name.lower().startswith(ABOUT)
 
 
 def _have_suffix(*suffixes: str) -> Callable[[Sequence[PurePosixPath]], bool]:
@@ -75,8 +70,16 @@ def _are_images(names: Sequence[PurePosixPath]) -> bool:
 
 
 def _are_saved_by_datasets(names: Sequence[PurePosixPath]) -> bool:
-    others = {each.name for each in names if each.suffix != ".arrow"}
-    return others == HUGGING_FACE and all(len(each.parts) == 1 for each in names)
+    """Whether they are of a Dataset, or of a DatasetDict: FILE, or SPLIT/FILE."""
+    others: dict[PurePosixPath, set[str]] = {each.parent: set() for each in names}
+    for each in names:
+        if each.suffix != ".arrow":
+            others[each.parent].add(each.name)
+    root = PurePosixPath()
+    if others.keys() != {root} and others.pop(root, set()) != {SPLIT_LIST}:
+        return False
+    is_flat = all(each.parent == root for each in others)
+    return is_flat and all(found == HUGGING_FACE for found in others.values())
 
 
 def _tell_classes(root: Path, names: Sequence[PurePosixPath], layout: DirectoryDescription) -> None:

@@ -12,7 +12,7 @@ from trainops.files.checks import CheckResult
 from trainops.files.errors import InvalidFields
 from trainops.files.known import checks_of
 from trainops.kind import KINDS, Kind
-from trainops.runtime import reproducibility
+from trainops.runtime import rank_state, reproducibility
 from trainops.runtime.checkpoint.manifest import Checkpoint
 from trainops.runtime.checkpoint.snapshot import freeze
 from trainops.runtime.checkpointer import RANDOM
@@ -20,6 +20,7 @@ from trainops.runtime.config import OperationConfig
 from trainops.runtime.errors import ConfigError, IncompatibleState, InputError
 from trainops.runtime.job import ResumableJob, StateDict, closed_after
 from trainops.runtime.ledger import MemoryLedger
+from trainops.runtime.ranks import split
 from trainops.runtime.subtasks import is_of_subtask
 
 
@@ -85,9 +86,10 @@ def _taken(
     checks = checks_of(engine)
     trial = checks.trial if checks else None
     before = trial.before(job) if trial else None
-    parts = dict(freeze(state))
+    parts, of_ranks = split(dict(freeze(state)))
     streams = parts.pop(RANDOM, {})
     with _raised_as_incompatible("a resume would fail"):
+        rank_state.hand_over(job, of_ranks, is_check=True)
         job.load_state_dict(parts)
         if job.step != checkpoint.step:
             raise IncompatibleState(f"the job is at step {job.step}, not {checkpoint.step}")

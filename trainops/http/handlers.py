@@ -6,24 +6,39 @@ Name them in the root urlconf: `handler404 = "trainops.http.handlers.not_found"`
 import secrets
 import sys
 
-from django.core.exceptions import BadRequest
+from django.core.exceptions import BadRequest, DisallowedHost
 from django.db import InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.http.request import split_domain_port
 from django.template.loader import render_to_string
 from django.views import defaults
 
 from trainops.http.envelope import Failure, answer
-from trainops.http.middleware import database_away, internal_error, is_api
+from trainops.http.middleware import UNCLEAR, database_away, internal_error, is_api
+
+MAX_HOST_LENGTH = 253
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponseBase:
+    if isinstance(exception, DisallowedHost):
+        exception = BadRequest(_host_problem(request))
     if is_api(request):
-        message = "Bad request: check its host, headers and body."
+        message = str(exception) if isinstance(exception, BadRequest) else UNCLEAR
         return answer(Failure("BAD_REQUEST", message, {}), 400)
     if isinstance(exception, BadRequest):  # says what is wrong to whom sent it
         context = {"exception": exception}
         return HttpResponse(render_to_string("400.html", context), status=400)
     return defaults.bad_request(request, exception)
+
+
+def _host_problem(request: HttpRequest) -> str:
+    host, _ = split_domain_port(request.META.get("HTTP_HOST", ""))
+    if not host or len(host) > MAX_HOST_LENGTH:
+        return "The request has no valid Host header."
+    return (
+        f"The server is not open to the host name {host!r}; allowed: those that "
+        "TRAINOPS_ALLOWED_HOSTS of its web process names."
+    )
 
 
 def permission_denied(request: HttpRequest, exception: Exception) -> HttpResponseBase:

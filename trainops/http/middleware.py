@@ -28,6 +28,7 @@ logger = logging.getLogger(__name__)
 PREFIX = "/api/"
 DATABASE_RETRY_SECONDS = 5
 CHARSETS = ("utf-8", "utf8", "us-ascii", "ascii")
+UNCLEAR = "Bad request: check its host, headers and body."
 KEPT_HEADERS = ("Allow", "Retry-After", "WWW-Authenticate")
 # Django would take such a body for an empty one, and do what was not asked.
 NO_LENGTH = "A request body requires a Content-Length; chunked bodies are not supported."
@@ -199,7 +200,7 @@ def _explain(request: HttpRequest, status: HTTPStatus) -> str:
         case HTTPStatus.FORBIDDEN:
             return "The request was refused: the CSRF token is missing or invalid."
         case HTTPStatus.BAD_REQUEST:
-            return "Bad request: check its host, headers and body."
+            return UNCLEAR
         case _:
             return status.description or status.phrase
 

@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -93,7 +94,8 @@ def _restore(chosen: argparse.Namespace, data_dir: Path) -> int:
     with _refusing(), ExitStack() as stack:
         _require_empty(data_dir)
         name, made_by = _prepared(_location(chosen.directory), chosen, data_dir)
-        if made_by == "postgresql" and not os.environ.get("TRAINOPS_DATABASE_URL"):
+        is_embedded = made_by == "postgresql" and not os.environ.get("TRAINOPS_DATABASE_URL")
+        if is_embedded:
             servers = import_module("trainops.launch.servers")
             url = stack.enter_context(servers.postgres_of(data_dir))
             os.environ["TRAINOPS_DATABASE_URL"] = url
@@ -106,7 +108,8 @@ def _restore(chosen: argparse.Namespace, data_dir: Path) -> int:
         f"{len(restored.datasets)} datasets."
     )
     _print_losses(restored)
-    print(f"Start it with: {COMMAND} up" + (" --postgres" if made_by == "postgresql" else ""))
+    command = f"{COMMAND} up --data-dir {shlex.quote(str(data_dir))}"
+    print(f"Start it with: {command}" + (" --postgres" if is_embedded else ""))
     return 0
 
 

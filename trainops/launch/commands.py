@@ -10,8 +10,11 @@ from trainops import paths
 from trainops.launch import environment
 from trainops.launch.backups import backup, restore
 from trainops.launch.doctor import doctor
+from trainops.launch.erase import erase
 from trainops.launch.refusal import CannotStart
+from trainops.launch.sbom import sbom
 from trainops.launch.service import install_service
+from trainops.launch.signing_keys import signing_keys
 from trainops.launch.testing import bench, chaos, test
 from trainops.launch.up import up
 from trainops.launch.upgrade import upgrade
@@ -32,6 +35,9 @@ Local commands
   upgrade          with --check: what an upgrade to this version needs, and what must stop
   install-service  write systemd units of this installation, or a batch script of Slurm
   backup, restore  save the whole installation into a directory, and bring it back
+  signing-keys     list, accept and remove keys that sign checkpoints; sign older ones
+  erase            erase a user with all data, with a certificate
+  sbom             print the software bill of materials (CycloneDX)
 
 With a running server
   run              submit the operation of a YAML file
@@ -97,6 +103,9 @@ OURS = {
     "install-service": install_service,
     "backup": backup,
     "restore": restore,
+    "signing-keys": signing_keys,
+    "erase": erase,
+    "sbom": sbom,
 }
 
 

@@ -17,8 +17,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NoReturn, TypedDict
 
+from trainops.launch import hashes
 from trainops.launch.checks import require_space
 from trainops.launch.refusal import CannotStart
 from trainops.paths import CLONE, COMMAND, ROOT
@@ -26,6 +28,7 @@ from trainops.paths import CLONE, COMMAND, ROOT
 VENV = ROOT / ".venv"
 INSTALL_BYTES = 3 * 1024**3
 SHOWN_LINES = 12
+INSTALLING = "Installing the packages (a few minutes the first time)"
 
 
 def python(venv: Path = VENV) -> Path:
@@ -173,29 +176,46 @@ def _make(venv: Path, log: Path) -> None:
 
 
 def _install(root: Path, venv: Path, extras: Sequence[str], log: Path) -> None:
-    constraints = root / "constraints.txt"
-    command = [str(python(venv)), "-m", "pip", "install", "--no-input", "--progress-bar", "off"]
-    command += ["--disable-pip-version-check", "-c", str(constraints)]
+    """Let pip choose the versions, then install them, each file compared with its hashes."""
     started = time.monotonic()
+    known = hashes.read(root)
+    with TemporaryDirectory() as directory:
+        report, wanted = Path(directory) / "report.json", Path(directory) / "requirements.txt"
+        choice = ["--dry-run", "--report", str(report), "-c", str(root / "constraints.txt")]
+        _pip(venv, [*choice, *requirements(root, extras)], log, "Choosing the packages")
+        unpinned = requirements(root, sorted(hashes.UNLOCKED_EXTRAS & {*extras}))
+        project = requirements(root, [])
+        roots = hashes.named([each for each in unpinned if each not in project])
+        locked, others = hashes.locked(json.loads(report.read_text()), known, roots)
+        wanted.write_text("".join(f"{each}\n" for each in locked))
+        if locked:
+            _pip(venv, ["--no-deps", "--require-hashes", "-r", str(wanted)], log, INSTALLING)
+        if others:
+            print(f"Installed without a comparison of hashes: {', '.join(others)}", flush=True)
+            _pip(venv, ["--no-deps", *others], log, INSTALLING)
+    print(f"Installed the packages in {time.monotonic() - started:.0f} s.", flush=True)
+
+
+def _pip(venv: Path, arguments: Sequence[str], log: Path, line: str) -> None:
+    """Run `pip install` with its output in the log, and show a line. Raises CannotStart."""
+    command = [str(python(venv)), "-m", "pip", "install", "--no-input", "--progress-bar", "off"]
     with log.open("ab") as output:
         pip = subprocess.Popen(
-            [*command, *requirements(root, extras)], stdout=output, stderr=output
+            [*command, "--disable-pip-version-check", *arguments], stdout=output, stderr=output
         )
         try:
-            _show_progress(pip, log)
+            _show_progress(pip, log, line)
         finally:
             if pip.poll() is None:
                 pip.kill()
                 pip.wait()
     if pip.returncode:
         raise CannotStart(_failure("The packages could not be installed", log))
-    print(f"Installed the packages in {time.monotonic() - started:.0f} s.", flush=True)
 
 
-def _show_progress(pip: "subprocess.Popen[bytes]", log: Path) -> None:
+def _show_progress(pip: "subprocess.Popen[bytes]", log: Path, line: str) -> None:
     """One line that is rewritten on a terminal, and written once elsewhere."""
     live = sys.stdout.isatty()
-    line = "Installing the packages (a few minutes the first time)"
     print(line, end="" if live else " …\n", flush=True)
     while True:
         try:
@@ -225,6 +245,11 @@ def _failure(what: str, log: Path) -> str:
 def _remedy(output: str) -> str:
     if "No space left" in output:
         return "The disk is full: free some space and run the same command again."
+    if "DO NOT MATCH THE HASHES" in output:
+        return (
+            "A file is not one that hashes.txt names: it was altered on the way, or the package "
+            "index has builds of its own. Add its hash to hashes.txt only if you trust that index."
+        )
     if re.search(r"Temporary failure|ConnectionError|timed out|Max retries|NewConnection", output):
         return (
             "The package index could not be reached: check the network, then run the "

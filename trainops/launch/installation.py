@@ -4,6 +4,8 @@ Standard library only until `open_database`, which needs the environment.
 """
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 
@@ -24,6 +26,19 @@ def name_database(directory: Path) -> None:
     if not (directory / "trainops.sqlite3").exists() and (directory / "postgres").is_dir():
         url = embedded.postgres_url(directory.resolve() / "postgres")
         os.environ.setdefault("TRAINOPS_DATABASE_URL", url)
+
+
+@contextmanager
+def refusing(problem: type[Exception]) -> Iterator[None]:
+    """Turn this error, and those of files and of the database, into a message.
+
+    Raises CannotStart.
+    """
+    database: type[Exception] = import_module("django.db").DatabaseError
+    try:
+        yield
+    except (problem, OSError, database) as error:
+        raise CannotStart(str(error)) from error
 
 
 def open_database() -> None:

@@ -69,6 +69,8 @@ def parse(arguments: Sequence[str]) -> LaunchOptions:
     for option, value in (("--until", found.until), ("--idle-exit", found.idle_exit)):
         if value and not found.only_workers:
             known.error(f"{option} needs --only-workers: web and beat have no end")
+    if found.take_over_storage and found.only_workers:
+        known.error("--take-over-storage is for the machine with web and beat, not --only-workers")
     return LaunchOptions(
         host=found.host,
         port=found.port,

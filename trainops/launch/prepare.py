@@ -39,15 +39,19 @@ DEMO_TAG = "demo"
 def prepare(*, url: str = "", demo: bool = False, take_over_storage: bool = False) -> Prepared:
     """Bring the database up to date, and see that the storages are this installation's.
 
-    Raises CannotStart where a newer program has changed the database, or a storage belongs to
-    another installation. One that is away is a warning: it may be mounted a moment later.
+    Raises CannotStart where a newer program has changed the database, a bucket refuses, or a
+    storage belongs to another installation. One that is away is a warning: it may be mounted a
+    moment later.
     """
+    _check_bucket()
     done = Prepared(migrated=_migrate())
     from trainops.http import second_factor  # noqa: PLC0415 - models need django.setup()
     from trainops.http.roles import ensure_roles  # noqa: PLC0415 - see above
 
     ensure_roles()
     second_factor.encrypt_anew()  # the secret key may have been replaced
+    # By name, as settings and urls do it: what assembles the apps stands outside their layers.
+    done.warnings += import_module("apps.checkpoints.signing_keys").enroll()
     done.warnings += _check_storages(take_over_storage)
     admin = _first_admin(done)
     if url:
@@ -57,11 +61,30 @@ def prepare(*, url: str = "", demo: bool = False, take_over_storage: bool = Fals
     return done
 
 
+def _check_bucket() -> None:
+    """Read the bucket of checkpoints before the database is changed.
+
+    Raises CannotStart for wrong credentials, missing permissions and a missing bucket.
+    """
+    checkpoints = import_module("apps.checkpoints.place").here()
+    remedies = import_module("apps.checkpoints.storage_remedies")
+    try:
+        checkpoints.read_id()
+    except OSError as error:
+        if remedies.cause_of(error) in remedies.OF_CONFIGURATION:
+            raise CannotStart(
+                f"The storage of checkpoints, {checkpoints.location}, cannot be used: {error}. "
+                f"{remedies.remedy(error)}"
+            ) from error
+
+
 def _check_storages(take_over: bool) -> list[str]:
     # By name, as settings and urls do it: what assembles the apps stands outside their layers.
     storages = import_module("apps.installation.storages")
     checkpoints = import_module("apps.checkpoints.place").here()
     datasets = import_module("apps.datasets.storage").PLACE
+    if take_over:
+        _require_no_worker_with_storage()
     warnings = []
     for place in (checkpoints, datasets):
         try:
@@ -71,6 +94,18 @@ def _check_storages(take_over: bool) -> list[str]:
         except OSError as error:
             warnings.append(_sentence(error))
     return warnings
+
+
+def _require_no_worker_with_storage() -> None:
+    """Raise CannotStart where workers run that can use their storage: they would lose it."""
+    worker = import_module("apps.workers.models").Worker
+    running = worker.objects.with_status().filter(storage_problem="", worker_type="celery")
+    known = running.exclude(status__in=[worker.Status.GONE, worker.Status.TEMPORARILY_UNAVAILABLE])
+    if names := sorted(known.values_list("worker_id", flat=True)):
+        raise CannotStart(
+            f"The storage is not taken over: {', '.join(names[:5])} can use the present one. "
+            "Make that storage available to this machine, or stop these workers first."
+        )
 
 
 def _sentence(error: OSError) -> str:

@@ -80,15 +80,28 @@ def allowed_hosts(host: str) -> list[str]:
     return list(dict.fromkeys(names))
 
 
+def network_host(options: LaunchOptions) -> str:
+    """Return the address, or name, by which other machines reach the web server."""
+    if options.host not in EVERYWHERE:
+        return f"[{options.host}]" if ":" in options.host else options.host
+    return _routed_address() or socket.gethostname().lower()
+
+
 def _addresses(hostname: str) -> list[str]:
     """This machine's addresses: those of its name, and the one that its default route uses."""
     found: list[str] = []
     with suppress(OSError):
         found += [str(answer[4][0]) for answer in socket.getaddrinfo(hostname, None)]
+    found += [routed] if (routed := _routed_address()) else []
+    return [f"[{address}]" if ":" in address else address for address in found]
+
+
+def _routed_address() -> str:
+    """Return the address that the default route uses; empty where there is none."""
     with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect(("192.0.2.1", 9))  # documentation range; connecting a datagram sends nothing
-        found.append(probe.getsockname()[0])
-    return [f"[{address}]" if ":" in address else address for address in found]
+        return str(probe.getsockname()[0])
+    return ""
 
 
 def _redis(options: LaunchOptions, env: dict[str, str]) -> Program:

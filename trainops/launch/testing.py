@@ -171,8 +171,7 @@ def _on_sqlite(chosen: argparse.Namespace, has_postgres: bool) -> list[CheckStep
     command = [*_side_by_side(at_least), "-m", beside, *chosen.pytest]
     steps = [CheckStep("pytest", command, may_be_empty=own)]
     if not chosen.quick:
-        # Reordered, files with few tests come last, among them the longest one: the storms.
-        heavy = ["--no-loadscope-reorder", "-m", _marked(f"({HEAVY})", chosen), *chosen.pytest]
+        heavy = ["-m", _marked(f"({HEAVY})", chosen), *chosen.pytest]
         command = [*_side_by_side(WAITING_PROCESSES), *heavy]
         steps.append(CheckStep("pytest, whole installations", command, may_be_empty=own))
     return steps
@@ -184,8 +183,11 @@ def _marked(tests: str, chosen: argparse.Namespace) -> str:
 
 
 def _side_by_side(at_least: int = 1) -> list[str]:
+    """Return pytest in several processes that take whole files, ordered by tests/conftest.py."""
     num_processes = max(at_least, os.cpu_count() or 1)
-    return [*PYTHON, "pytest", "-n", str(num_processes), "--dist", "loadfile"]
+    by_file = ["--dist", "loadfile", "--no-loadscope-reorder"]
+    ends_at_crash = ["--max-worker-restart", "0"]  # else the run waits for ever for a lost file
+    return [*PYTHON, "pytest", "-n", str(num_processes), *by_file, *ends_at_crash]
 
 
 def _on_postgres(chosen: argparse.Namespace, stack: ExitStack) -> list[CheckStep]:

@@ -16,6 +16,7 @@ from trainops.launch.program_runner import ProgramRunner
 from trainops.launch.refusal import CannotStart
 from trainops.paths import CLONE, COMMAND
 
+ALLOWED_HOSTS = "TRAINOPS_ALLOWED_HOSTS"
 PREPARE = (sys.executable, "-m", "trainops.launch.prepare", "--json")
 
 
@@ -64,7 +65,7 @@ def _run(chosen: LaunchOptions) -> int:
         say,
         after={
             stack.STORES: lambda: prepared.append(_prepare(chosen, built.env)),
-            stack.SCHEDULING: lambda: print(welcome(chosen, prepared[-1]), flush=True),
+            stack.SCHEDULING: lambda: print(welcome(chosen, prepared[-1], built.env), flush=True),
         },
     )
     return _until_stopped(supervisor)
@@ -174,9 +175,24 @@ def _exposure() -> str:
     return "over plain HTTP: passwords are sent unencrypted (docs/security.md)"
 
 
-def welcome(chosen: LaunchOptions, prepared: Prepared) -> str:
+def _elsewhere(chosen: LaunchOptions, allowed: str) -> str:
+    """Return the address that other machines open; `allowed` is the value of ALLOWED_HOSTS."""
+    names = [each.strip().lstrip(".") for each in allowed.split(",")]
+    host = stack.network_host(chosen)
+    if host not in names and "*" not in names:
+        further = [each for each in names if each and each not in options.LOCAL_NAMES]
+        if not further:
+            return f"http://{host}:{chosen.port}, once {ALLOWED_HOSTS} names {host}"
+        host = further[0]
+    return f"http://{host}:{chosen.port}   ({ALLOWED_HOSTS} names the host)"
+
+
+def welcome(chosen: LaunchOptions, prepared: Prepared, env: Mapping[str, str]) -> str:
     """The box that says where it is, who may come in, and what to try first."""
-    rows = [("Open", chosen.url), ("Sign in as", prepared.admin)]
+    rows = [("Open", chosen.url)]
+    if chosen.is_exposed:
+        rows.append(("Elsewhere", _elsewhere(chosen, env.get(ALLOWED_HOSTS, ""))))
+    rows.append(("Sign in as", prepared.admin))
     if prepared.password:
         rows.append(("Password", f"{prepared.password}   (shown only once)"))
     rows += [("Data", str(chosen.data_dir)), ("Logs", str(chosen.log_dir)), ("Stop", "Ctrl-C")]

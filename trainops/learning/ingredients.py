@@ -40,6 +40,7 @@ from torch.optim.lr_scheduler import LRScheduler
 from torch.utils.data import Dataset
 
 from trainops.datasets.directory import Directory
+from trainops.learning.measures import is_metric
 from trainops.runtime.errors import InputError
 
 Loss: TypeAlias = Callable[[Any, Tensor], Tensor]  # (outputs, targets) -> mean over the batch
@@ -134,6 +135,14 @@ class Ingredients:
     constants: Mapping[str, object] = field(default_factory=dict)
     description: Mapping[str, Any] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        """Raise InputError for a metric of torchmetrics: it has one value of all examples."""
+        for name, measure in self.measures.items():
+            if is_metric(measure):
+                problem = f"got a {type(measure).__name__} of torchmetrics as the measure {name!r}"
+                allowed = "functions with a value for each example, or DatasetIngredients"
+                raise InputError({"recipe": f"{problem}; allowed: {allowed}"})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatasetIngredients:
@@ -142,12 +151,14 @@ class DatasetIngredients:
     train, validation: datasets whose batches are (inputs..., targets): the arguments of the model,
         and what the loss compares its outputs with.
     collate_fn: makes such a batch from a list of examples; by default that of torch.
-    train_options: further options of the loader of `train` (docs/loaders.md), such as `sampler`.
+    train_options, validation_options: further options of the loaders of `train` and `validation`
+        (docs/loaders.md), such as `sampler` and `persistent_workers`.
     optimizer, schedulers: instead of those of the parameters; schedules move at every step, but for
         ReduceLROnPlateau, which goes by the metric of the parameters' schedule. `schedulers` is
         given the number of steps; None where `train` is iterable.
     constants: plain values measured on the data; a resume that measures others is refused.
-    loss, measures, loss_factor, description: as of Ingredients.
+    measures: as of Ingredients, and metrics of torchmetrics, which a validation measures.
+    loss, loss_factor, description: as of Ingredients.
     """
 
     model: nn.Module
@@ -158,6 +169,7 @@ class DatasetIngredients:
     loss_factor: float = 1.0
     collate_fn: Callable[[list[Any]], Any] | None = None
     train_options: Mapping[str, Any] = field(default_factory=dict)
+    validation_options: Mapping[str, Any] = field(default_factory=dict)
     optimizer: Callable[[nn.Module], Optimizer] | None = None
     schedulers: Callable[[Optimizer, int | None], Sequence[LRScheduler]] | None = None
     constants: Mapping[str, object] = field(default_factory=dict)

@@ -25,6 +25,8 @@ def require_trainable(
 ) -> None:
     """Raise InputError if a batch has one example and the model cannot train on it.
 
+    The parts of the model have the modes in which they are trained.
+
     `sizes`: how many examples there are, by the name of those that they lie with.
     """
     single = [name for name, size in sizes.items() if _last(size, batch_size) == 1]
@@ -66,7 +68,7 @@ def _fits(batch_size: int, sizes: set[int]) -> bool:
 
 
 def _trains_on_one(model: nn.Module, train: Examples) -> bool:
-    """Whether a copy of the model computes one example in training; nothing else is changed.
+    """Whether a copy of the model computes one example, with the modes that its parts have.
 
     Statistics over more than one value a channel (images, sequences) are possible. What goes wrong
     otherwise is left to the first step.
@@ -76,7 +78,7 @@ def _trains_on_one(model: nn.Module, train: Examples) -> bool:
     streams, own = reproducibility.state_dict(), generators.find({"model": model})
     try:
         kept = {name: generators.state_of(each) for name, each in own.items()}
-        tried = copy.deepcopy(model).train()
+        tried = copy.deepcopy(model)
     except Exception:  # noqa: BLE001 - a model that cannot be copied is not tried
         return True
     try:

@@ -3,7 +3,6 @@
 MIB = 1024**2
 MAX_NAME = 64  # characters
 MAX_NUMBERS = 1000  # names of numbers in one step
-SYSTEM = "system/"  # begins the names of measured points, which no recipe logs
 MAX_CAPTION = 200
 MAX_ITEM_BYTES = 2 * MIB  # encoded; less than a request of a worker over HTTP may have, in base64
 MAX_LOGGED_BYTES = 8 * MIB  # of all items of one call

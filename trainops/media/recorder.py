@@ -13,8 +13,8 @@ from trainops.media.limits import (
     MAX_LOGGED_BYTES,
     MAX_NAME,
     MAX_NUMBERS,
-    SYSTEM,
 )
+from trainops.media.names import SYSTEM
 from trainops.media.values import Audio, ConfusionMatrix, Histogram, Image, Table
 
 Single = Image | Histogram | Table | ConfusionMatrix | Audio
@@ -98,7 +98,7 @@ class Recorder:
 
     def add_number(self, name: str, number: float) -> None:
         if name.startswith(SYSTEM):
-            raise MediaError(f"got a name with {SYSTEM}, as of measured speed; allowed: others")
+            raise MediaError(f"got a name that begins with {SYSTEM}; allowed: others")
         if not self._is_kept():
             return
         if len(self.numbers) >= MAX_NUMBERS and name not in self.numbers:

@@ -39,7 +39,7 @@ def fork(
     if engine.adapt:
         state = load(engine.adapt)(state, before, after)
     with closed_after(engine.make_job(after, inputs, ledger)) as job:
-        rank_state.hand_over(job, of_ranks)
+        rank_state.hand_over(job, of_ranks, is_check=True)
         job.load_state_dict(dict(state))
         if job.step != checkpoint.step:
             raise IncompatibleState(f"it would be at step {job.step}, not {checkpoint.step}")

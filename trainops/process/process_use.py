@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import psutil
 
-from trainops.runtime.throughput import SYSTEM
+from trainops.media.names import SYSTEM
 
 LEAST_SECONDS = 2.0  # between two points
 SHARE = 0.02  # of the time so far, between two points: 30 days have fewer than 700
@@ -60,7 +60,7 @@ def _used(pid: int) -> tuple[float, int]:
     The seconds are those since their start, with those of descendants that have ended.
     """
     seconds, resident = 0.0, 0
-    for process in _processes(pid):
+    for process in processes_of(pid):
         with suppress(psutil.Error), process.oneshot():
             times = process.cpu_times()
             resident += process.memory_info().rss
@@ -69,7 +69,8 @@ def _used(pid: int) -> tuple[float, int]:
     return seconds, resident
 
 
-def _processes(pid: int) -> Iterator[psutil.Process]:
+def processes_of(pid: int) -> Iterator[psutil.Process]:
+    """Yield a process and its descendants; none if it has ended."""
     if pid <= 0:
         return
     with suppress(psutil.Error):

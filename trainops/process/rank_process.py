@@ -45,7 +45,7 @@ def join(devices: Devices, config: OperationConfig, rendezvous: Rendezvous) -> N
 
     To be called before the first use of CUDA: a rank sees its own GPU only. Raises ConfigError.
     """
-    if config.device != "cpu" and (visible := os.environ.get(DEVICES)):
+    if config.device != "cpu" and (visible := _visible_devices()):
         os.environ[DEVICES] = _own_device(visible, devices)
     is_on_gpu = choose_device(config.device).type == "cuda"
     distributed.init_process_group(
@@ -61,6 +61,15 @@ def join(devices: Devices, config: OperationConfig, rendezvous: Rendezvous) -> N
 def timeout_seconds(config: OperationConfig) -> float:
     """Return for how long a rank waits for the others."""
     return TIMEOUT_SHARE * config.limits.stall_timeout_seconds
+
+
+def _visible_devices() -> str:
+    """Return the GPUs of this attempt: without the variable, as in a check, all of the machine.
+
+    torch counts them by NVML, which leaves CUDA as it is.
+    """
+    visible = os.environ.get(DEVICES)
+    return ",".join(map(str, range(torch.cuda.device_count()))) if visible is None else visible
 
 
 def _own_device(visible: str, devices: Devices) -> str:

@@ -11,8 +11,8 @@ from dataclasses import replace
 
 import torch
 
+from trainops.media.names import SYSTEM
 from trainops.runtime.job import Measured
-from trainops.runtime.throughput import SYSTEM
 
 log = logging.getLogger(__name__)
 LEAST_SECONDS = 1.0  # between two points

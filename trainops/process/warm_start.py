@@ -6,7 +6,7 @@ from pathlib import Path
 from torch import Tensor
 
 from trainops.kind import Kind
-from trainops.runtime import reproducibility
+from trainops.runtime import rank_state, reproducibility
 from trainops.runtime.checkpoint.snapshot import freeze
 from trainops.runtime.checkpoint.store import Candidate, Checkpoint, CheckpointStore, CheckpointType
 from trainops.runtime.checkpointer import RANDOM
@@ -61,6 +61,7 @@ def _with_weights(
         notes = "; ".join(f"{item.part}: {item.note}" for item in items)
         raise IncompatibleState(f"none of the weights can be taken ({notes})")
     state = freeze(state)
+    rank_state.hand_over(job, {}, is_check=True)
     job.load_state_dict(dict(state))
     return state | {RANDOM: streams}, items
 

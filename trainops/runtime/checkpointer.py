@@ -4,7 +4,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from trainops.runtime import provenance, rank_state, reproducibility
@@ -37,6 +37,7 @@ from trainops.runtime.receipt import (
     Receipt,
     ReceiptItem,
     compare_environments,
+    uncertain,
     varies,
 )
 from trainops.runtime.supervisor import Supervisor
@@ -118,17 +119,18 @@ class Checkpointer:
     _streams: StateDict | None = field(default=None, init=False)  # before the evaluation under way
 
     def restore(self, job: ResumableJob, *, requires_exact: bool = False) -> None:
-        """Load the newest healthy candidate and say how exact that is. Raises JobError.
+        """Load the newest healthy candidate and say how exact that is, and a later one may be.
 
-        That is of NotExact where the resume is required to be exact and is not, and at the start
-        where a later one could not be known to be.
+        Raises JobError. That is of NotExact where the resume is required to be exact and is not,
+        and at the start where a later one could not be known to be.
         """
         receipt = Receipt(step=job.step)
+        with job_code():
+            of_job = dict(job.uncertain) if isinstance(job, Foreseeing) else {}
         if requires_exact:
             with job_code():
                 _require_deterministic()
-                if isinstance(job, Foreseeing):
-                    _require_certain(job)
+                _require_certain(of_job)
         if found := self._newest_healthy():
             checkpoint, state = found
             self.safe_point.restored(state)
@@ -143,7 +145,8 @@ class Checkpointer:
         if isinstance(job, Eventful):
             self.policy.follow(job.milestones)
         self.policy.saved(job.step)
-        self.supervisor.restored(receipt)
+        of_environment = uncertain(reproducibility.environment())
+        self.supervisor.restored(replace(receipt, uncertain=of_environment | of_job))
 
     def keep_up(self, job: ResumableJob, progress: Progress) -> None:
         """Start what is due after an advance: a checkpoint, or a newer safe point.
@@ -365,8 +368,8 @@ def _require_deterministic() -> None:
         raise NotExact(f"{problem}; allowed: deterministic: true")
 
 
-def _require_certain(job: Foreseeing) -> None:
-    if found := job.uncertain:
+def _require_certain(found: Mapping[str, str]) -> None:
+    if found:
         problems = "; ".join(f"{part}: {why}" for part, why in found.items())
         raise NotExact(f"got exact: required for a run whose resumes may not be exact; {problems}")
 

@@ -317,10 +317,16 @@ class OperationConfig(Strict):
         if problems:
             raise ConfigError(problems)
 
-    def continues(self, before: "OperationConfig") -> Sequence[str]:
-        """Return sentences on how a fork from a state of `before` goes on under this config."""
+    def continues(self, before: "OperationConfig", *, may_be_exact: bool = True) -> Sequence[str]:
+        """Return sentences on how a fork from a state of `before` goes on under this config.
+
+        may_be_exact: else the code was changed, an earlier resume was not exact, or none is
+        certain to be: then no sentence promises it.
+        """
         values = {name: value for name, _, value in differences(before, self)}
         changed = {name.partition(".")[0] for name in values}
+        if not changed - self.NEUTRAL and not may_be_exact:
+            return []
         if not changed - self.NEUTRAL and "limits.max_duration" in values:
             length = values["limits.max_duration"] or "unlimited"
             return [f"It continues exactly, as if limits.max_duration had been {length}."]

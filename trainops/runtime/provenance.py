@@ -28,6 +28,7 @@ NOT_IMPORTED = frozenset({OWN, "torch"})  # recorded whatever is imported; see a
 SHARED = frozenset({"site-packages", "dist-packages"})
 MAX_NAMED = 10
 GIT_SECONDS = 5.0
+WITH_CODE = (".", ":(exclude,glob)**/__pycache__/**")  # what an import writes is no change
 
 
 class Code(TypedDict):
@@ -73,7 +74,7 @@ def code_of(names: tuple[str, ...]) -> Code | None:
         "files": {path: _digest(_path(module)) for path, module in sorted(files.items())},
         "packages": dict(sorted([*_packages(files.values()), (OWN, VERSION)])),
     }
-    if commit := _commit(_path(next(iter(files.values()))).parent):
+    if commit := _commit(_directories(names)):
         code["commit"] = commit
     return code
 
@@ -119,7 +120,7 @@ def changed_on_disk(names: Iterable[str], before: Mapping[str, object]) -> list[
     Empty where the checkpoint has no record of its code, or the files are not found.
     """
     saved = before.get(CODE)
-    tops = {top for name in names if (top := _top_on_disk(name)) is not None}
+    tops = {top for name in names for top in _tops_on_disk(name)}
     if not isinstance(saved, Mapping) or not tops:
         return []
     return [
@@ -129,16 +130,19 @@ def changed_on_disk(names: Iterable[str], before: Mapping[str, object]) -> list[
     ]
 
 
-def _top_on_disk(name: str) -> Path | None:
-    """Return the directory that the recorded paths of a recipe's files are below."""
+def _tops_on_disk(name: str) -> list[Path]:
+    """Return the directories that the recorded paths of a recipe's files are below.
+
+    There are several for a package without __init__.py that is spread over as many directories.
+    """
     module = name.partition(":")[0]
     try:
         found = importlib.util.find_spec(_root(module))
     except (ImportError, ValueError):
-        return None
-    if found is None or found.origin is None:
-        return None
-    return Path(found.origin).parents[1 if found.submodule_search_locations else 0]
+        return []
+    if found is not None and found.submodule_search_locations is not None:
+        return [Path(each).parent for each in found.submodule_search_locations]
+    return [] if found is None or found.origin is None else [Path(found.origin).parent]
 
 
 def _digest_of(top: Path, path: str) -> str:
@@ -155,32 +159,49 @@ def _root(module: str) -> str:
     return module.rpartition(".")[0] if module.startswith(f"{OWN}.") else module.partition(".")[0]
 
 
+def _loaded_root(name: str) -> ModuleType | None:
+    """Return the loaded package or module whose files are those of a recipe's module."""
+    root = _root(name)
+    is_engine = name.startswith(f"{OWN}.") and not root.endswith(".recipes")
+    return None if is_engine else sys.modules.get(root)
+
+
 def _files_of(name: str) -> dict[str, ModuleType]:
     """Return the loaded modules that belong to a recipe's module, by path below their root.
 
     These are the modules of its top-level package. A module without a package has those of its
     directory, and a recipe of trainops those of the `recipes` package that holds it.
     """
-    is_own, root = name.startswith(f"{OWN}."), _root(name)
-    found = sys.modules.get(root)
-    if found is None or (is_own and not root.endswith(".recipes")):
+    root, found = _root(name), _loaded_root(name)
+    if found is None:
         return {}
     if hasattr(found, "__path__"):
-        top = Path(next(iter(found.__path__))).parent
+        tops = [Path(each).parent for each in found.__path__]
         members = [
             module
             for each, module in list(sys.modules.items())
             if each == root or each.startswith(f"{root}.")
         ]
     else:
-        top = _path(found).parent
-        is_shared = top.name in SHARED  # with packages that are not the recipe's
+        tops = [_path(found).parent]
+        is_shared = tops[0].name in SHARED  # with packages that are not the recipe's
         members = [found] if is_shared else list(sys.modules.values())
     return {
         _path(each).relative_to(top).as_posix(): each
+        for top in reversed(tops)  # the first one decides, as for the import system
         for each in members
         if _path(each).is_relative_to(top) and _path(each).is_file()
     }
+
+
+def _directories(names: Iterable[str]) -> list[Path]:
+    """Return the directories of the packages and modules that `_files_of` reads."""
+    found: dict[Path, None] = {}
+    for name in sorted({name.partition(":")[0] for name in names}):
+        if (root := _loaded_root(name)) is not None:
+            places = map(Path, getattr(root, "__path__", [_path(root).parent]))
+            found |= dict.fromkeys(places)
+    return list(found)
 
 
 def _path(module: ModuleType) -> Path:
@@ -207,25 +228,33 @@ def _packages(modules: Iterable[ModuleType]) -> Iterator[tuple[str, str]]:
             yield name, version
 
 
-def _commit(directory: Path) -> str:
-    """Return the git commit of a directory, "(modified)" added; empty outside of a repository.
+def _commit(directories: Iterable[Path]) -> str:
+    """Return the git commits of these directories, each with "(modified)" where files differ.
 
-    Installed packages and those of trainops have versions instead.
+    Empty outside of repositories. Installed packages and those of trainops have versions instead.
     """
-    if SHARED & set(directory.parts) or directory.is_relative_to(paths.PACKAGE):
-        return ""
-    options = ["status", "--porcelain=v2", "--branch", "--untracked-files=all", "--", "."]
+    modified: dict[str, bool] = {}
+    for each in directories:
+        if not (SHARED & set(each.parts) or each.is_relative_to(paths.PACKAGE)):
+            head, is_modified = _status(each)
+            modified[head] = modified.get(head, False) or is_modified
+    modified.pop("", None)
+    return ", ".join(f"{head} (modified)" if each else head for head, each in modified.items())
+
+
+def _status(directory: Path) -> tuple[str, bool]:
+    """Return a directory's commit, and whether its files differ from it; ("", False) without."""
+    options = ["status", "--porcelain=v2", "--branch", "--untracked-files=all", "--", *WITH_CODE]
     command = ["git", "-C", str(directory), *options]
     try:
         done = subprocess.run(  # noqa: S603 - a fixed command
             command, capture_output=True, text=True, timeout=GIT_SECONDS, check=True
         )
     except (OSError, subprocess.SubprocessError):
-        return ""
+        return "", False
     lines = done.stdout.splitlines()
     head = next((line.split()[-1] for line in lines if line.startswith("# branch.oid ")), "")
-    is_modified = any(not line.startswith("#") for line in lines)
-    return f"{head[:12]} (modified)" if is_modified else head[:12]
+    return head[:12], any(not line.startswith("#") for line in lines)
 
 
 def _compare_files(saved: Mapping[str, object], now: Code) -> ReceiptItem:

@@ -26,14 +26,18 @@ def load_rank_part(job: RankedJob, part: StateDict) -> None:
     reproducibility.load_state_dict(part[STREAMS])
 
 
-def hand_over(job: ResumableJob, of_ranks: StateDict) -> None:
-    """Give a job that may be divided the parts of other ranks. Raises IncompatibleState."""
+def hand_over(job: ResumableJob, of_ranks: StateDict, *, is_check: bool = False) -> None:
+    """Give a job that may be divided the parts of other ranks. Raises IncompatibleState.
+
+    `is_check`: the job alone finds out whether the ranks of its config can load the state.
+    """
     if not isinstance(job, DividedJob):
         return
     for name, part in of_ranks.items():
         if not isinstance(part, dict) or not isinstance(part.get(JOB), dict):
             raise IncompatibleState(f"{name} is no dict in the state")
-    job.receive_parts({int(n.removeprefix("rank")): part[JOB] for n, part in of_ranks.items()})
+    parts = {int(name.removeprefix("rank")): part[JOB] for name, part in of_ranks.items()}
+    job.receive_parts(parts, is_check=is_check)
 
 
 def seed_rank(seed: int, devices: Devices, step: int = 0) -> None:

@@ -68,10 +68,11 @@ class DividedJob(RankedJob, Protocol):
     def is_divided(self) -> bool:
         """Whether this rank holds a part of the state only."""
 
-    def receive_parts(self, of_ranks: Mapping[int, StateDict]) -> None:
+    def receive_parts(self, of_ranks: Mapping[int, StateDict], *, is_check: bool = False) -> None:
         """Take what rank_state_dict() returned in the ranks 1, 2, ... of the state, by number.
 
         Called before load_state_dict. A divided job with as many ranks as then is given its own.
+        `is_check`: this job alone finds out whether the ranks of its config can load the state.
         """
 
 

@@ -1,8 +1,8 @@
 """The receipt: what a resumed attempt restored, and whether that is exact."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TypedDict
+from dataclasses import dataclass, field
+from typing import NotRequired, TypedDict
 
 from trainops.runtime.implementation import Implementation
 
@@ -41,16 +41,21 @@ class ReceiptJson(TypedDict):
     checkpoint: str | None
     exact: bool
     items: list[ReceiptItemJson]
+    uncertain: NotRequired[dict[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """Where an attempt starts, and from what. `checkpoint` is a directory's name, None at first."""
+    """Where an attempt starts, and from what. `checkpoint` is a directory's name, None at first.
+
+    uncertain: why no later resume is certain to be exact, by part.
+    """
 
     step: int
     checkpoint: str | None = None
     items: tuple[ReceiptItem, ...] = ()
     is_evaluating: bool = False  # what is recorded at `step` is yet to be measured
+    uncertain: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def measured_to(self) -> int:
@@ -63,12 +68,15 @@ class Receipt:
         return all(item.exact for item in self.items)
 
     def to_json(self) -> ReceiptJson:
-        return {
+        found: ReceiptJson = {
             "step": self.step,
             "checkpoint": self.checkpoint,
             "exact": self.exact,
             "items": [item.to_json() for item in self.items],
         }
+        if self.uncertain:
+            found["uncertain"] = dict(self.uncertain)
+        return found
 
 
 MATTERS = {
@@ -82,6 +90,7 @@ MATTERS = {
 }
 
 
+VARYING = "off on a GPU (deterministic: false), so sums may differ each time"
 CHOSEN = ("threads", "deterministic")  # by the config; the other circumstances are the machine's
 NEW_RUN = "new_run"  # in the environment of a state in which nothing was computed yet
 
@@ -106,6 +115,11 @@ def compare_environments(
 def varies(environment: Mapping[str, object]) -> bool:
     """Whether two runs may differ in the last bits even where everything is the same."""
     return environment.get("device_type") == "cuda" and not environment.get("deterministic")
+
+
+def uncertain(environment: Mapping[str, object]) -> dict[str, str]:
+    """Return why no resume in this environment is certain to be exact, by part."""
+    return {MATTERS["deterministic"]: VARYING} if varies(environment) else {}
 
 
 def _circumstance(

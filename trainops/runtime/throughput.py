@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass
 
-from trainops.media.limits import SYSTEM as SYSTEM
-
 
 @dataclass(slots=True)
 class Throughput:

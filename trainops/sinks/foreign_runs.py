@@ -13,7 +13,8 @@ from trainops.plain import Json
 
 MAX_POINTS = 1_000_000  # of a run
 MAX_NAMES = 1000
-MAX_NAME, MAX_RUN_NAME, MAX_TAG, MAX_TAGS = 64, 120, 64, 16  # characters; tags
+MAX_NAME, MAX_RUN_NAME, MAX_TAG = 64, 120, 64  # characters
+MAX_TAGS, MAX_OWN_TAGS = 20, 16  # in all, which the server allows; those that the run has there
 MAX_PARAMETERS, MAX_PARAMETER_CHARS = 1000, 6000
 MAX_STEP = 2**63 - 1
 MAX_TEXT_BYTES = 64 * 1024  # of a small file of text
@@ -74,25 +75,34 @@ class ForeignRun:
         times = [at for curve in self.points.values() for _, at in curve.values() if at]
         started = self.started_at or min(times, default=0.0)
         finished = self.finished_at or max(times, default=started)
-        tags = [printable(each)[:MAX_TAG] for each in (*self.tags, *further_tags)]
-        kept: list[Json] = [*dict.fromkeys(filter(None, tags))]
+        kept, _ = self._tags(further_tags)
         return {
             "tool": self.tool,
             "run": printable(self.run)[:200],
             "name": printable(self.name)[:MAX_RUN_NAME] or printable(self.run)[:MAX_RUN_NAME],
             "status": printable(self.status)[:40],
             "parameters": dict(self._parameters()),
-            "tags": kept[:MAX_TAGS],
+            "tags": [*kept],
             "started_at": _iso(started),
             "finished_at": _iso(max(started, finished)),
         }
 
-    def all_notes(self) -> list[str]:
+    def all_notes(self, further_tags: Iterable[str] = ()) -> list[str]:
         """Return what is left out, and why."""
         left_out = (f"{len(names)} metrics: {why}" for why, names in self._left_out.items())
         num_more = len(self.parameters) - MAX_PARAMETERS
         more = [f"{num_more} parameters beyond {MAX_PARAMETERS}"] if num_more > 0 else []
+        if num_tags := self._tags(further_tags)[1]:
+            more.append(f"{num_tags} tags left out")
         return [*self.notes, *(f"left out of {each}" for each in left_out), *more]
+
+    def _tags(self, further: Iterable[str]) -> tuple[list[str], int]:
+        """Return the tags that are kept, and how many are not; further ones have precedence."""
+        last = _distinct_tags(further)
+        num_own = min(MAX_OWN_TAGS, max(0, MAX_TAGS - len(last)))
+        own = _distinct_tags(self.tags)
+        kept = [*dict.fromkeys([*own[:num_own], *last])][:MAX_TAGS]
+        return kept, len({*own, *last}) - len(kept)
 
     def _parameters(self) -> Iterable[tuple[str, Json]]:
         for name, value in list(self.parameters.items())[:MAX_PARAMETERS]:
@@ -110,6 +120,10 @@ def metric_name(name: str) -> str:
     if plain and len(plain) <= MAX_NAME and plain == name:
         return name
     return f"{plain[: MAX_NAME - 9]}-{sha256(name.encode('utf-8', 'replace')).hexdigest()[:8]}"
+
+
+def _distinct_tags(tags: Iterable[str]) -> list[str]:
+    return [*dict.fromkeys(tag for each in tags if (tag := printable(each)[:MAX_TAG]))]
 
 
 def printable(text: str) -> str:

@@ -132,9 +132,12 @@ def _history(run: ForeignRun, raw: bytes) -> None:
     steps = (row.get(key) for key in STEP_KEYS)
     step = next((int(each) for each in steps if isinstance(each, int | float)), 0)
     at = row.get("_timestamp")
-    for name, value in flattened(row):
-        is_own = name.startswith("_") or name in STEP_KEYS
-        if not is_own and (number := _number(value)) is not None:
+    values = dict(flattened(row))
+    media = (name.removesuffix("_type") for name in values if name.endswith("._type"))
+    other = ("_", *media)  # the parts of an image, histogram or table have its name and a dot first
+    for name, value in values.items():
+        is_other = name.startswith(other) or name in STEP_KEYS
+        if not is_other and (number := _number(value)) is not None:
             run.add(name, step, number, float(at) if isinstance(at, int | float) else 0.0)
     if isinstance(at, int | float):
         run.finished_at = max(run.finished_at or 0.0, float(at))

@@ -8,7 +8,7 @@ from django import template
 from django.conf import settings
 from django.utils.safestring import SafeString
 
-from apps.dashboard import formatting
+from apps.dashboard import formatting, histograms
 from apps.operations import badges
 
 register = template.Library()
@@ -23,6 +23,7 @@ register.filter("number", formatting.number)
 register.filter("share", formatting.share)
 register.filter("plural", formatting.plural)
 register.filter("ago", formatting.moment)
+register.filter("bars", histograms.bars)
 register.simple_tag(badges.state_badge, name="state_badge")
 register.simple_tag(badges.progress_bar, name="progress")
 

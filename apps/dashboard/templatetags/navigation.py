@@ -9,6 +9,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from apps.dashboard import menu, tour
+from apps.operations.requests import access
 from trainops.gateway.live import OFFERED
 
 register = template.Library()
@@ -29,6 +30,12 @@ def starts_tour(request: HttpRequest | str) -> bool:
     """Return whether this page starts the tour; a page of an error may have no request."""
     has_session = isinstance(request, HttpRequest) and hasattr(request, "session")
     return has_session and tour.is_due(cast(HttpRequest, request))
+
+
+@register.filter
+def may_submit(request: HttpRequest | str) -> bool:
+    """Return whether the reader may submit operations; a page of an error may have no request."""
+    return isinstance(request, HttpRequest) and access.may_create(request.user)
 
 
 @register.simple_tag(takes_context=True)

@@ -13,7 +13,7 @@ from apps.dashboard import confirmation
 from apps.dashboard.filters import Filters
 from apps.dashboard.formatting import plural, size
 from apps.dashboard.permissions import is_fetch, needs, user_of
-from apps.dashboard.responses import refuse, safe, say
+from apps.dashboard.responses import refuse, refused, safe, say
 from apps.operations.attempts import recovery
 from apps.operations.files import verification
 from apps.operations.models import Operation
@@ -122,9 +122,13 @@ def recover(request: HttpRequest, operation_id: str) -> HttpResponse:
 @needs(Role.OPERATOR)
 def confirm_checkpoint(request: HttpRequest, checkpoint_id: str) -> HttpResponse:
     """What deleting one checkpoint would do."""
-    found = Checkpoint.objects.select_related("operation").filter(pk=checkpoint_id).first()
+    found = Checkpoint.objects.select_related("operation__owner").filter(pk=checkpoint_id).first()
     if found is None:
         raise Http404("This checkpoint no longer exists.")
+    try:
+        access.require(found.operation, request.user, "delete checkpoints of")
+    except DomainError as refusal:
+        return refused(request, refusal)
     others = checkpoints.to_resume_from(found.operation_id)
     context = {
         "checkpoint": found,

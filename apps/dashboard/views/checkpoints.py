@@ -13,6 +13,7 @@ from apps.checkpoints.criteria import wanted
 from apps.checkpoints.models import Checkpoint
 from apps.checkpoints.serializers import CheckpointQuery, described, rows_of
 from apps.checkpoints.services import Freed
+from apps.checkpoints.signatures import SignatureChecks
 from apps.dashboard import chosen_checkpoints, pages, parts
 from apps.dashboard.formatting import plural, size
 from apps.dashboard.permissions import is_fetch, needs, user_of
@@ -43,7 +44,7 @@ def listed(request: HttpRequest) -> HttpResponse:
     query.is_valid(raise_exception=True)
     found = Checkpoint.objects.filter(wanted(query.validated_data))
     rows, sort = rows_of(found, *COLUMNS), request.GET.get("sort", "")
-    cursor = request.GET.get("cursor", "")
+    cursor, checks = request.GET.get("cursor", ""), SignatureChecks()
     if sort in SORTS:
         by = [SORTS[sort][1], F("pk").asc()]
         page = pages.fetch_sorted(rows, cursor, PAGE_SIZE, by, pages.sliced)
@@ -51,7 +52,7 @@ def listed(request: HttpRequest) -> HttpResponse:
         page = pages.fetch(rows, cursor, PAGE_SIZE)
     context = {
         "page": page,
-        "rows": [_row(row, request) for row in page.rows],
+        "rows": [_row(row, request, checks) for row in page.rows],
         "asked": asked,
         "sort": sort,
         "query": _query(asked, sort),
@@ -64,6 +65,7 @@ def listed(request: HttpRequest) -> HttpResponse:
         "found_bytes": found.aggregate(total=Sum("counted_size_bytes"))["total"] or 0,
         "max_age_days": settings.THRESHOLDS.checkpoint_max_age_days,
         "may_clean_up": has_role(request.user, Role.ADMIN),
+        "may_create": access.may_create(request.user),
     }
     return render(request, "dashboard/checkpoints/list.html", context)
 
@@ -85,11 +87,16 @@ def _query(asked: Mapping[str, str], sort: str) -> str:
     return query.urlencode()
 
 
-def _row(row: dict[str, object], request: HttpRequest) -> dict[str, object]:
+def _row(
+    row: dict[str, object], request: HttpRequest, checks: SignatureChecks
+) -> dict[str, object]:
     owner_id = row["operation__owner_id"]
     is_mine = access.may_change(owner_id if isinstance(owner_id, int) else None, request.user)
+    shown = described(row, checks)
     return row | {
-        "place": described(row)["place"],
+        "place": shown["place"],
+        "signature": shown["signature"],
+        "signed_by": shown["signed_by"],
         "operation_name": row["operation__name"],
         "operation_state": row["operation__state"],
         "unit": row["operation__unit"],
@@ -151,7 +158,7 @@ def cleanup(request: HttpRequest) -> HttpResponse:
     context = {
         "freed": freed,
         "said": _counted(freed),
-        "rows": [_row(row, request) for row in rows[:MAX_SHOWN]],
+        "rows": [_row(row, request, SignatureChecks()) for row in rows[:MAX_SHOWN]],
         "has_more": len(rows) > MAX_SHOWN,
         "colours": parts.CHECKPOINT_COLOURS,
         "max_age_days": settings.THRESHOLDS.checkpoint_max_age_days,

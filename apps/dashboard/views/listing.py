@@ -1,6 +1,6 @@
 """The list of operations, and what keeps it live."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse, JsonResponse
@@ -15,6 +15,7 @@ from apps.operations.comparisons.selection import MAX_OPERATIONS
 from apps.operations.models import Operation, SavedView
 from apps.operations.requests import access
 from apps.operations.requests.access import Person
+from apps.operations.search import columns as list_columns
 from apps.operations.search import views
 from apps.operations.search.completion import column_completions, completions
 from apps.operations.search.language import MAX_LENGTH
@@ -37,7 +38,9 @@ def operations(request: HttpRequest) -> HttpResponse:
         rows.read(wanted.columns, is_scan=bool(wanted.query or wanted.sort or wanted.tab)),
     )
     if wanted.sort:
+        newest = None if cursor else pages.newest_of(found)  # before the rows: later ones are new
         page = pages.fetch_sorted(found, cursor, PAGE_SIZE, ordering(wanted.sort), read)
+        page = replace(page, newest=newest)
     else:
         page = pages.fetch_read(found, cursor, PAGE_SIZE, read)
     if page.is_whole and not wanted.tab:
@@ -45,7 +48,7 @@ def operations(request: HttpRequest) -> HttpResponse:
     context = {
         **_context(request, wanted),
         "page": page,
-        "lines": rows.lines(page.rows, request.user, wanted.columns),
+        "lines": rows.lines(page.rows, request.user, wanted.columns, wanted.removed),
         "headings": _headings(wanted),
     }
     return render(request, "dashboard/operations/list.html", context)
@@ -81,7 +84,7 @@ def group(request: HttpRequest) -> HttpResponse:
     read = rows.read(wanted.columns)
     shown = list(read(wanted.apply(request.user), by, 0, GROUP_SIZE + 1))
     context = {
-        "lines": rows.lines(shown[:GROUP_SIZE], request.user, wanted.columns),
+        "lines": rows.lines(shown[:GROUP_SIZE], request.user, wanted.columns, wanted.removed),
         "headings": _headings(wanted),
         "filters": wanted,
         "has_more": len(shown) > GROUP_SIZE,
@@ -91,8 +94,10 @@ def group(request: HttpRequest) -> HttpResponse:
 
 
 def _url(view: SavedView) -> str:
-    columns = tuple(view.columns)
-    shown = Filters(query=view.query, sort=view.sort, columns=columns, group=view.group_by)
+    columns, removed = list_columns.split(view.columns)
+    shown = Filters(
+        query=view.query, sort=view.sort, columns=columns, removed=removed, group=view.group_by
+    )
     return "/?" + shown.url()
 
 
@@ -106,7 +111,8 @@ def live(request: HttpRequest) -> JsonResponse:
     wanted = Filters.read(request.GET, reader)
     seen = dict(_pairs(request.GET.get("rows", "")))
     mine = Operation.objects.filter(pk__in=list(seen)[:PAGE_SIZE])
-    shown = rows.lines(list(rows.select(mine, wanted.columns)), reader, wanted.columns)
+    found = list(rows.select(mine, wanted.columns))
+    shown = rows.lines(found, reader, wanted.columns, wanted.removed)
     digests = {line.id: line.digest for line in shown}
     changed = {
         line.id: {"html": line.html, "digest": line.digest}
@@ -199,17 +205,22 @@ class ColumnHeading:
     order: str  # of aria-sort; empty: the list is not sorted by it
 
 
-HEADINGS = (
-    ("name", "Operation", "col-name"),
-    ("state", "State", "col-state"),
-    ("progress", "Progress", "col-progress"),
-    ("", "Metric", "col-metric"),
-)
-LAST_HEADINGS = (("worker", "Worker", "col-worker"), ("started", "Started", "col-started"))
+NAME = ("name", "Operation", "col-name")
+FIRST = (("state", "State"), ("progress", "Progress"), ("metric", "Metric"))
+LAST = (("worker", "Worker"), ("started", "Started"))
+UNSORTED = {"metric"}  # each operation has its own
 
 
 def _headings(wanted: Filters) -> list[ColumnHeading]:
     added = [(name, name, "col-added") for name in wanted.columns]
+    first, last = (
+        [
+            ("" if name in UNSORTED else name, label, f"col-{name}")
+            for name, label in group
+            if name not in wanted.removed
+        ]
+        for group in (FIRST, LAST)
+    )
     return [
         ColumnHeading(
             name,
@@ -218,7 +229,7 @@ def _headings(wanted: Filters) -> list[ColumnHeading]:
             url="?" + wanted.url(sort=f"-{name}" if wanted.sort == name else name),
             order={name: "ascending", f"-{name}": "descending"}.get(wanted.sort, ""),
         )
-        for name, label, style in (*HEADINGS, *added, *LAST_HEADINGS)
+        for name, label, style in (NAME, *first, *added, *last)
     ]
 
 

@@ -3,6 +3,7 @@
 import secrets
 from collections.abc import Callable, Mapping
 from functools import partial
+from typing import cast
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
@@ -10,15 +11,17 @@ from django.shortcuts import render
 from django.views.decorators.http import require_POST
 
 from apps.dashboard import config_file, edits, form, picking, trying
-from apps.dashboard.branches import Branch, posted_form, source_of
+from apps.dashboard.branches import Branch, again_of, posted_form, source_of
 from apps.dashboard.config_file import ConfigFile
 from apps.dashboard.fields import fields_of
 from apps.dashboard.form import OWN, Form
 from apps.dashboard.permissions import needs, user_of
+from apps.operations.api.studies import StudySubmissionFields
 from apps.operations.models import Operation, Study
 from apps.operations.requests import projects, services
 from apps.operations.requests.previews import Preview
 from apps.operations.scheduling import queue_status
+from apps.operations.studies import planning
 from apps.operations.studies import services as studies
 from trainops.errors import DomainError
 from trainops.http.roles import Role
@@ -39,7 +42,7 @@ def new(request: HttpRequest) -> HttpResponse:
         own = _of(branch.source)
         return _show(request, filled, own, branch=branch, preview=preview, refusal=refusal)
     if (source := source_of(request.GET.get("from", ""))) is not None:
-        filled = Form(recipes()[source.recipe], source.config, given=source.config_given)
+        filled = Form(recipes()[source.recipe], source.config, again=source)
         return _show(request, filled, _of(source))
     recent = picking.recent(user_of(request))
     recipe = form.choose(request.GET.get("recipe", ""), *(each.name for each in recent))
@@ -100,11 +103,25 @@ def editor(request: HttpRequest) -> HttpResponse:
         recipe = form.choose(request.POST.get("recipe", ""))
         if recipe is None:
             return HttpResponse(status=404)
-        filled = Form(recipe, recipe.example, posted=request.POST)
-        file = config_file.written(recipe.kind, filled.to_config(), own)
+        filled = posted_form(recipe, request.POST, None)
+        file = _file_of(filled, own, request.POST)
     shown = None if request.GET.get("show") == "form" and not file.problems else file
     context = _context(request, filled, own, file=shown)
     return render(request, "dashboard/new/editor.html", context)
+
+
+def _file_of(filled: Form, own: Mapping[str, str], posted: QueryDict) -> ConfigFile:
+    """Return the file of a form; it notes what it cannot contain."""
+    kind, config = filled.recipe.kind, filled.to_config()
+    if not filled.is_trying:
+        return config_file.written(kind, config, own)
+    try:
+        study = {"design": trying.design(posted, filled.triable), **trying.objective(posted)}
+    except ConfigError as error:
+        file = config_file.written(kind, config, own)
+        file.refuse(error)
+        return file
+    return config_file.written(kind, config, own, study)
 
 
 def _form_of(
@@ -114,10 +131,13 @@ def _form_of(
     try:
         body = file.body()
         recipe, errors = config_file.recipe_of(body)
+        again = again_of(recipe, posted)
+        filled = Form(recipe, body["config"], errors=errors, study=posted, again=again)
+        if file.has_design:
+            filled.study = _tries_of(cast(StudySubmissionFields, body), filled)
     except (FileProblem, ConfigError) as error:
         file.refuse(error)
         return None, dict(own)
-    filled = Form(recipe, body["config"], errors=errors, study=posted)
     if filled.unplaced_errors:
         file.refuse_fields(filled.unplaced_errors)
     return filled, {
@@ -129,11 +149,33 @@ def _form_of(
     }
 
 
+def _tries_of(body: StudySubmissionFields, filled: Form) -> dict[str, str]:
+    """Return the design of a file as the form contains it. Raises ConfigError."""
+    design = planning.parse(body["design"])
+    given = design.model_dump(mode="json", exclude_unset=True)
+    texts = trying.texts_of(given, body["metric"], body["mode"])
+    try:
+        again = planning.parse(trying.design(texts, filled.triable))
+        is_same = again.model_dump() == design.model_dump()
+    except ConfigError:
+        is_same = False
+    if not is_same:
+        problem = "the form has no place for this design; submit the file as it is"
+        raise ConfigError({"design": problem})
+    return texts
+
+
 def _submit_file(request: HttpRequest) -> HttpResponse:
     file = ConfigFile(request.POST["yaml"])
+    made: Operation | Study
     try:
-        key = request.POST.get("once", "")[:64]
-        made = services.submit(**file.body(), owner=user_of(request), idempotency_key=key)
+        key, owner = request.POST.get("once", "")[:64], user_of(request)
+        body = file.body()
+        if file.has_design:
+            study = cast(StudySubmissionFields, body)
+            made = studies.create(**study, owner=owner, idempotency_key=key)
+        else:
+            made = services.submit(**body, owner=owner, idempotency_key=key)
     except (FileProblem, ConfigError, DomainError) as error:
         file.refuse(error)
         context = _context(request, None, dict.fromkeys(OWN, ""), file=file)
@@ -159,10 +201,13 @@ def _submit(request: HttpRequest) -> HttpResponse:
             return _show(request, filled, own, branch=branch, preview=found)
         submit: Callable[..., Operation | Study] = partial(services.submit, kind=recipe.kind)
         if branch is not None:
-            submit = partial(branch.submit, operation_id=branch.source.pk)
+            accepts = bool(request.POST.get("accept_inexact"))
+            submit = partial(branch.submit, accept_inexact=accepts)
         elif filled.is_trying:
-            design = trying.design(request.POST, filled.fields)
-            submit = partial(studies.create, kind=recipe.kind, design=design)
+            design = trying.design(request.POST, filled.triable)
+            submit = partial(
+                studies.create, kind=recipe.kind, design=design, **trying.objective(request.POST)
+            )
         made = submit(
             config=config,
             owner=user_of(request),
@@ -178,6 +223,7 @@ def _submit(request: HttpRequest) -> HttpResponse:
         return _show(request, filled, own, branch=branch, status=422)
     except DomainError as refusal:
         filled.errors = refusal.details.get("fields") or {"": refusal.message}
+        branch = branch.refused(refusal) if branch else None
         return _show(request, filled, own, branch=branch, status=422)
     messages.success(request, f"Submitted “{made.name}”.")
     return HttpResponseRedirect(made.get_absolute_url())
@@ -210,12 +256,14 @@ def _context(
     errors = filled.errors or {} if filled else {}
     return {
         "branch": branch,
+        "accepts_inexact": bool(request.POST.get("accept_inexact")),
         "again": source_of(request.POST.get("from", request.GET.get("from", ""))),
         "file": file,
-        "kept_tries": trying.typed(request.POST),
+        "kept_tries": [] if file is None or file.has_design else trying.typed(request.POST),
         "form": filled,
         "own": own,
         "own_errors": {name: errors.get(name, "") for name in OWN},
+        "has_own_errors": any(name in errors for name in OWN),
         "groups": [] if branch or file else picking.groups(user_of(request)),
         "is_choosing": not {"recipe", "from", "yaml"} & {*request.GET, *request.POST},
         "projects": projects.suggestions(user_of(request)),

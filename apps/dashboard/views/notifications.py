@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from django.core.exceptions import ValidationError
 from django.http import Http404, HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
 from django.shortcuts import render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST
@@ -22,15 +23,28 @@ MAX_DELIVERIES = 50
 
 
 @needs()
-def notifications(request: HttpRequest) -> HttpResponse:
+def notifications(request: HttpRequest) -> HttpResponseBase:
     """Rules and deliveries; viewers have none, and find the browser notifications only."""
+    if request.method == "POST":
+        return _created(request)
+    return _listed(request, RuleForm(None, user=user_of(request)))
+
+
+@needs(Role.OPERATOR)
+def _created(request: HttpRequest) -> HttpResponse:
+    form = RuleForm(request.POST, user=user_of(request))
+    if not form.is_valid():
+        return _listed(request, form)
+    try:
+        made = services.create(user_of(request), **form.cleaned_data)
+    except DomainError as refusal:
+        return refuse(request, refusal, to=ADDRESS)
+    return say(request, "Notification rule created.", to=f"{ADDRESS}{made.pk}/")
+
+
+def _listed(request: HttpRequest, form: RuleForm) -> HttpResponse:
     user = user_of(request)
     may_create = access.may_create(user)
-    if not may_create and request.method == "POST":
-        return say(request, "Viewers have no notification rules.", level="error", to=ADDRESS)
-    form = RuleForm(request.POST or None, user=user)
-    if request.method == "POST" and form.is_valid():
-        return _created(request, form)
     context = {
         "form": form,
         "may_create": may_create,
@@ -39,14 +53,6 @@ def notifications(request: HttpRequest) -> HttpResponse:
     }
     status = 422 if form.errors else 200
     return render(request, "dashboard/notifications/page.html", context, status=status)
-
-
-def _created(request: HttpRequest, form: RuleForm) -> HttpResponse:
-    try:
-        made = services.create(user_of(request), **form.cleaned_data)
-    except DomainError as refusal:
-        return refuse(request, refusal, to=ADDRESS)
-    return say(request, "Notification rule created.", to=f"{ADDRESS}{made.pk}/")
 
 
 @never_cache

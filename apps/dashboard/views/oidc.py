@@ -1,6 +1,7 @@
 """Sign-ins by a provider (OpenID Connect), and which of its people an account is connected with."""
 
 import time
+from http import HTTPStatus
 from secrets import token_urlsafe
 from typing import Any
 
@@ -8,10 +9,11 @@ from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.models import User
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
 from django.utils.crypto import constant_time_compare
 from django.views.decorators.cache import never_cache
+from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_POST, require_safe
 
 from apps.dashboard import tour
@@ -23,13 +25,14 @@ from trainops.http import second_factor
 from trainops.http.access_log import note
 from trainops.http.middleware import keep_quiet
 from trainops.http.models import Identity
-from trainops.http.oidc import accounts, flow
+from trainops.http.oidc import accounts, flow, logout
 from trainops.http.oidc.errors import SignInRefused
 from trainops.oidc_settings import Oidc
 
 PAGE = "/account/identity"
 MAY_LINK = "oidc_connect"  # key of sessions: the password was right
 MAY_LINK_SECONDS = 300
+MAX_LOGOUT_TOKEN = 20_000  # characters
 
 
 def provider() -> Oidc:
@@ -83,6 +86,23 @@ def sign_out(request: HttpRequest) -> HttpResponse:
         message = f"{oidc.name} has no page to sign out; close the browser to end its session."
         return refused(request, SignInRefused(message, status=404))
     return redirect(address)
+
+
+@never_cache
+@csrf_exempt  # the provider calls it, with a signature of its own
+@require_POST
+def back_channel(request: HttpRequest) -> HttpResponse:
+    """End the sessions that a logout token of the provider names."""
+    oidc = provider()
+    try:
+        logout.sign_out(request, oidc, request.POST.get("logout_token", "")[:MAX_LOGOUT_TOKEN])
+    except SignInRefused as problem:
+        about = {"reason": problem.message, "detail": problem.detail}
+        note("provider sign-out refused", is_kept=False, **about)
+        status = problem.status if problem.status == HTTPStatus.TOO_MANY_REQUESTS else 400
+        answer = {"error": "invalid_request", "error_description": problem.message}
+        return JsonResponse(answer, status=status)
+    return HttpResponse()
 
 
 @never_cache

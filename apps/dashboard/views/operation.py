@@ -11,7 +11,7 @@ from django.utils.safestring import SafeString
 from apps.checkpoints.models import Checkpoint
 from apps.dashboard import checkpoint_files, config_table, operation_updates, parts, points
 from apps.dashboard.live import follow, reader_of
-from apps.dashboard.permissions import needs, user_of
+from apps.dashboard.permissions import SubjectNotFound, needs, user_of
 from apps.dashboard.responses import refused
 from apps.operations import media_queries, versions
 from apps.operations.errors import MediaNotFound, OperationNotFound
@@ -159,7 +159,7 @@ def _find(operation_id: str) -> Operation:
     try:
         return services.get(operation_id)
     except OperationNotFound as refusal:
-        raise Http404(str(refusal)) from None
+        raise SubjectNotFound(str(refusal)) from None
 
 
 def _whole(request: HttpRequest, name: str) -> int:

@@ -20,12 +20,14 @@ from apps.operations.requests import access
 from apps.workers import load, registry
 from apps.workers.badges import status_badge
 from apps.workers.models import Worker
+from apps.workers.rows import gpus_of
 from trainops.errors import DomainError
 from trainops.http.roles import Role, has_role
 
 MEANING = {
     "AVAILABLE": "idle, waiting for work",
     "BUSY": "running operations",
+    "STORAGE_AWAY": "accepting no operations until the checkpoint storage is back",
     "DRAINING": "finishing or saving its operations, accepting no new ones",
     "TEMPORARILY_UNAVAILABLE": "no recent heartbeat",
     "GONE": "no heartbeat for a long time",
@@ -47,7 +49,7 @@ def workers(request: HttpRequest) -> HttpResponse:
                 "badge": status_badge(worker.status),
                 "meaning": MEANING[worker.status],
                 "running": running.get(worker.pk, []),
-                "gpus": worker.capabilities.get("gpus") or [],
+                "gpus": gpus_of(worker.capabilities),
                 "load": loads.get(worker.pk),
             }
             for worker in rows
@@ -68,7 +70,7 @@ def worker_load(request: HttpRequest, worker_id: str) -> HttpResponse:
         worker: Any = registry.get(worker_id)  # its annotations are not typed
     except DomainError as missing:
         raise Http404(missing.message) from None
-    curves = load_curves(load.samples(worker_id), worker.capabilities.get("gpus") or [])
+    curves = load_curves(load.samples(worker_id), gpus_of(worker.capabilities))
     context = {"worker": worker, "curves": curves, "badge": status_badge(worker.status)}
     return render(request, "dashboard/workers/load.html", context)
 

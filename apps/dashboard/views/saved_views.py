@@ -34,7 +34,7 @@ def _store(request: HttpRequest) -> HttpResponse:
             owner=user_of(request),
             name=request.POST.get("name", ""),
             query=filters.query,
-            columns=filters.columns,
+            columns=filters.column_names,
             sort=filters.sort,
             group_by=filters.group,
             is_shared="is_shared" in request.POST,

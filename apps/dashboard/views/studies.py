@@ -3,15 +3,15 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_POST
 
-from apps.dashboard import formatting, pages
+from apps.dashboard import compared_curves, comparing, formatting, pages
 from apps.dashboard.confirmation import ANY_INEXACT
 from apps.dashboard.live import follow, reader_of
-from apps.dashboard.permissions import is_fetch, needs, user_of
+from apps.dashboard.permissions import SubjectNotFound, is_fetch, needs, user_of
 from apps.dashboard.responses import refuse, say
 from apps.operations import versions
 from apps.operations.comparisons.selection import MAX_OPERATIONS
@@ -100,11 +100,30 @@ def study(request: HttpRequest, study_id: str) -> HttpResponse:
         "drawn_from": reverse("api-study-dimensions", args=[found.pk]),
         "importance_from": reverse("api-study-importance", args=[found.pk]),
         "compared": [line["id"] for line in lines[:MAX_OPERATIONS]],
+        "curves_from": reverse("study-curves", args=[found.pk]),
     }
     query = request.GET.urlencode()  # its buttons hold the token of the session
     follow(request, versions.OPERATIONS, reader, query, is_shared=False)
     template = "part" if is_fetch(request) else "page"
     return render(request, f"dashboard/studies/{template}.html", context)
+
+
+@needs()
+def curves(request: HttpRequest, study_id: str) -> JsonResponse:
+    """Return the curves of the best or the latest trials, after the points that the page has."""
+    found = _find(study_id)
+    lines = comparison.lines(found)
+    if request.GET.get("of") == "latest":
+        lines = sorted(lines, key=lambda line: line["id"], reverse=True)
+    unit = found.operations.values_list("unit", flat=True).first() or ""
+    legend = comparing.legend_of_trials(lines[:MAX_OPERATIONS], comparison.paths_of(lines), unit)
+    after = compared_curves.positions(request.GET.get("points", ""))
+    return JsonResponse(
+        {
+            "operations": compared_curves.of(legend, after),
+            "is_active": comparison.progress_of(found, lines).is_active,
+        }
+    )
 
 
 @require_POST
@@ -174,7 +193,7 @@ def _find(study_id: str) -> Study:
     try:
         return studies.get(study_id)
     except studies.StudyNotFound as refusal:
-        raise Http404(str(refusal)) from None
+        raise SubjectNotFound(str(refusal)) from None
 
 
 def _actions(progress: comparison.StudyProgress) -> list[str]:

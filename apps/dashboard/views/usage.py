@@ -6,7 +6,7 @@ from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import render
 
 from apps.dashboard.permissions import needs
-from apps.operations.requests import shares
+from apps.operations.requests import access, shares
 from apps.workers.usage import By, weekly_usage
 from apps.workers.usage_api import UsageQuery
 from trainops.text import csv_cell
@@ -25,6 +25,7 @@ def usage(request: HttpRequest) -> HttpResponse:
         "shares": shares.used(),
         "by": by,
         "weeks": weeks,
+        "may_create": access.may_create(request.user),
         "choices": (("by", "Rows", BY, by), ("weeks", "Time", WEEKS, weeks)),
     }
     return render(request, "dashboard/workers/usage.html", context)

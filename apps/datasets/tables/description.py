@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from apps.datasets.tables.columns import Column
+from apps.datasets.tables.histogram import ColumnCounts
 from apps.datasets.tables.rows import ColumnRow, DescribedTable
 
 MAX_DISTINCT = 1000  # above it they are not counted, and `distinct` is null
@@ -26,6 +27,7 @@ class ColumnDescription:
     values: dict[object, None] = field(
         default_factory=dict
     )  # distinct ones, in order of appearance
+    numbers: ColumnCounts = field(default_factory=ColumnCounts)
 
     def look(self, array: pa.Array) -> None:
         self.num_rows += len(array)
@@ -39,6 +41,9 @@ class ColumnDescription:
             if low is not None:
                 self.smallest = low if self.smallest is None else min(self.smallest, low)
                 self.largest = high if self.largest is None else max(self.largest, high)
+        if self.column.kind in ("integer", "number"):
+            known = pc.cast(array.drop_null(), pa.float64(), safe=False)
+            self.numbers.add(known.to_numpy(zero_copy_only=False))
 
     @property
     def kind(self) -> str:
@@ -56,7 +61,7 @@ class ColumnDescription:
 
     def to_json(self) -> ColumnRow:
         distinct = len(self.values)
-        return {
+        described: ColumnRow = {
             "name": self.column.name,
             "type": self.kind,
             "missing": self.missing,
@@ -66,6 +71,9 @@ class ColumnDescription:
             "examples": [cell(value) for value in list(self.values)[:NUM_EXAMPLES]],
             "note": self.column.note,
         }
+        if histogram := self.numbers.to_json():
+            described["histogram"] = histogram
+        return described
 
 
 class Description:

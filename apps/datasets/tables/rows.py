@@ -10,6 +10,14 @@ class Count(TypedDict):
     count: int
 
 
+class ColumnHistogram(TypedDict):
+    """Counts of numbers in bins of one width, the first of which begins at `start`."""
+
+    start: float
+    width: float
+    counts: list[int]
+
+
 class ColumnRow(TypedDict):
     """A described column; values are JSON-safe."""
 
@@ -23,6 +31,7 @@ class ColumnRow(TypedDict):
     note: str
     shape: NotRequired[list[int]]  # of images and masks
     counts: NotRequired[list[Count]]  # of labels and clients
+    histogram: NotRequired[ColumnHistogram]  # of numbers that differ
 
 
 class DescribedTable(TypedDict):

@@ -31,6 +31,12 @@ class ExtendSerializer(ForkSerializer):
     )
 
 
+class WarmStartSerializer(ForkSerializer):
+    """What is to differ from the operation whose weights are taken."""
+
+    accept_inexact = None  # type: ignore[assignment] # nothing of it is continued
+
+
 class PreviewRequestSerializer(StrictSerializer):
     """The request whose consequences are asked for."""
 
@@ -69,8 +75,8 @@ class BranchPreviewSerializer(serializers.Serializer[Any]):
     notes = serializers.ListField(child=serializers.CharField())
     changed_files = serializers.ListField(
         child=serializers.CharField(),
-        help_text="Files of the recipe on the server that differ from those of the checkpoint "
-        "(resume only); a resume requires `accept_inexact` then.",
+        help_text="Files of the recipe on the server that differ from those of the checkpoint; a "
+        "resume, a fork and an extension require `accept_inexact` then.",
     )
 
 
@@ -84,7 +90,8 @@ class ForkView(APIView):
     def post(self, request: Request, operation_id: str) -> Response:
         """Submit a new operation that starts from one of its checkpoints.
 
-        Only what changes nothing that the checkpoint is made of may differ in its config.
+        Only what changes nothing that the checkpoint is made of may differ in its config. 409
+        `CODE_CHANGED` where files of the recipe were changed, until `accept_inexact` is given.
         """
         return _submitted(request, ForkSerializer, partial(forking.fork, operation_id=operation_id))
 
@@ -97,7 +104,10 @@ class ExtendView(APIView):
         parameters=[KEY],
     )
     def post(self, request: Request, operation_id: str) -> Response:
-        """Submit a fork that runs longer: more epochs, rounds or steps."""
+        """Submit a fork that runs longer: more epochs, rounds or steps.
+
+        409 `CODE_CHANGED` as for a fork.
+        """
         return _submitted(
             request, ExtendSerializer, partial(forking.extend, operation_id=operation_id)
         )
@@ -106,7 +116,7 @@ class ExtendView(APIView):
 class WarmStartView(APIView):
     @extend_schema(
         operation_id="operations_warm_start",
-        request=ForkSerializer,
+        request=WarmStartSerializer,
         responses={202: OperationDetailSerializer},
         parameters=[KEY],
     )
@@ -117,7 +127,9 @@ class WarmStartView(APIView):
         shape are named in the first event of the new operation.
         """
         return _submitted(
-            request, ForkSerializer, partial(warm_starting.warm_start, operation_id=operation_id)
+            request,
+            WarmStartSerializer,
+            partial(warm_starting.warm_start, operation_id=operation_id),
         )
 
 

@@ -29,6 +29,9 @@ class EstimateSerializer(serializers.Serializer[Any]):
     checkpoint_bytes = serializers.FloatField(
         allow_null=True, help_text="Median size of a checkpoint."
     )
+    notes = serializers.ListField(
+        child=serializers.CharField(), help_text="Notes on exactness, one sentence each."
+    )
 
 
 class EstimateView(APIView):

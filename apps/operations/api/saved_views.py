@@ -10,6 +10,7 @@ from rest_framework.views import APIView
 
 from apps.operations.models import SavedView
 from apps.operations.search import views
+from apps.operations.search.columns import FORM, MAX_COLUMNS
 from trainops.http.asking import body_of, person
 from trainops.http.permissions import IsViewer
 from trainops.http.serializers import MessageSerializer, StrictSerializer
@@ -21,8 +22,9 @@ class SavedViewRequestSerializer(StrictSerializer):
     name = serializers.CharField(max_length=80)
     query = serializers.CharField(max_length=1000, required=False, allow_blank=True, default="")
     columns = serializers.ListField(
-        child=serializers.CharField(max_length=80), max_length=12, required=False, default=list
-    )
+        child=serializers.CharField(max_length=80), max_length=MAX_COLUMNS, required=False,
+        default=list, help_text=f"{FORM[:1].upper()}{FORM[1:]}.",
+    )  # fmt: skip
     sort = serializers.CharField(max_length=80, required=False, allow_blank=True, default="")
     group_by = serializers.CharField(max_length=80, required=False, allow_blank=True, default="")
     is_shared = serializers.BooleanField(
@@ -55,7 +57,7 @@ class SavedViewsView(APIView):
         responses=SavedViewSerializer,
     )
     def post(self, request: Request) -> Response:
-        """Save a view of the list: query, additional columns, order and grouping."""
+        """Save a view of the list: query, columns, order and grouping."""
         wanted = body_of(request, SavedViewRequestSerializer)
         return Response(_row(views.save(owner=person(request), **wanted)))
 

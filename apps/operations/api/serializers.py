@@ -97,6 +97,12 @@ class ResumeRequestSerializer(StrictSerializer):
 class ForkSerializer(StrictSerializer):
     """What is to differ from the operation that it is forked from."""
 
+    accept_inexact = serializers.BooleanField(
+        required=False,
+        default=False,
+        help_text="Submit even if that is not exact, because files of the recipe were changed.",
+    )
+
     checkpoint_id = serializers.CharField(
         max_length=200,
         required=False,

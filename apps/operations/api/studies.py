@@ -9,6 +9,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from apps.operations.api.exchange import SubmissionFields
 from apps.operations.api.operations import KEY, idempotency_key
 from apps.operations.api.serializers import ResumeRequestSerializer, SubmissionSerializer
 from apps.operations.lifecycle import State
@@ -16,11 +17,13 @@ from apps.operations.models import Study
 from apps.operations.requests import access
 from apps.operations.studies import asking, comparison
 from apps.operations.studies import services as studies
+from apps.operations.studies.designs import in_order
 from apps.operations.studies.rows import BestJson, StudyDetailJson, StudyJson, StudyRow, Trial
 from trainops.http.asking import body_of, person, query_of
 from trainops.http.etags import with_etag
 from trainops.http.pagination import NewestFirst
 from trainops.http.serializers import StrictSerializer
+from trainops.plain import Config
 
 
 class StudySubmissionSerializer(SubmissionSerializer):
@@ -39,6 +42,14 @@ class StudySubmissionSerializer(SubmissionSerializer):
     mode = serializers.ChoiceField(
         choices=["min", "max"], required=False, allow_blank=True, default=""
     )
+
+
+class StudySubmissionFields(SubmissionFields):
+    """The validated values of StudySubmissionSerializer."""
+
+    design: Config
+    metric: str
+    mode: str
 
 
 class StudyQuery(StrictSerializer):
@@ -277,7 +288,7 @@ def detail(study: Study) -> StudyDetailJson:
     return {
         **described(row, comparison.progress_of(study, lines)),
         "config": study.config,
-        "design": study.design,
+        "design": in_order(study.design),
         "left_out": study.left_out,
         "max_seconds": study.max_seconds,
         "seconds_spent": asking.seconds_spent(study),

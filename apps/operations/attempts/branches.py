@@ -5,10 +5,12 @@ away, so the attempts of an operation form a tree. The branch of a checkpoint ho
 its attempt up to it, those of the attempt that this one started from, up to there, and so on.
 """
 
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from django.db.models import Max, Min
+from django.db.models import BooleanField, ExpressionWrapper, Max, Min, Q
 
 from apps.checkpoints import storage
 from apps.operations.models.media import Media
@@ -82,20 +84,60 @@ def _split(operation_id: str, attempt: int, last_step: int) -> None:
         packed_points.split(operation_id, attempt, last_step)
 
 
+class _Start(NamedTuple):
+    """How an attempt began."""
+
+    number: int
+    has_receipt: bool
+    checkpoint: str | None  # directory
+    from_step: int | None
+    measured_to: int | None
+
+    @property
+    def last(self) -> int:
+        """The last step that it did not measure."""
+        return (self.from_step if self.measured_to is None else self.measured_to) or 0
+
+
 def standing(operation_id: str) -> dict[int, int | None]:
     """Return the attempts whose points stand, each with the last step that counts; None: all."""
-    begun = Attempt.objects.filter(operation_id=operation_id).exclude(from_step=None)
-    newest = begun.order_by("-number").first()
+    return standing_of_several([operation_id])[operation_id]
+
+
+def standing_of_several(operation_ids: Collection[str]) -> dict[str, dict[int, int | None]]:
+    """Return what `standing` does, by operation; one query."""
+    starts = _starts(operation_ids)
+    return {each: _standing(starts[each]) for each in operation_ids}
+
+
+def _standing(starts: Mapping[int, _Start]) -> dict[int, int | None]:
+    begun = [each for each in starts.values() if each.from_step is not None]
+    newest = max(begun, default=None)
     if newest is None:
         return {}
-    start = (newest.from_step if newest.measured_to is None else newest.measured_to) or 0
-    if newest.receipt is None:  # of an early version, which stored none
-        branch = CountedSteps(others_before=newest.number, others_to=start)
-    else:
-        branch = _branch(operation_id, newest.receipt.get("checkpoint"), start)
-    earlier = begun.filter(number__lt=newest.number).values_list("number", flat=True)
+    if newest.has_receipt:
+        branch = _branch_of(starts, newest.checkpoint, newest.last)
+    else:  # of an early version, which stored none
+        branch = CountedSteps(others_before=newest.number, others_to=newest.last)
+    earlier = sorted(each.number for each in begun if each.number < newest.number)
     others = {number: branch.others_to for number in earlier if number < branch.others_before}
     return {**others, **branch.last_steps, newest.number: None}
+
+
+def _starts(operation_ids: Collection[str]) -> Mapping[str, Mapping[int, _Start]]:
+    """Return the starts of the attempts of operations, by number."""
+    found: dict[str, dict[int, _Start]] = defaultdict(dict)
+    rows = Attempt.objects.filter(operation_id__in=operation_ids).order_by()
+    for operation_id, number, has_receipt, *columns in rows.values_list(
+        "operation_id",
+        "number",
+        ExpressionWrapper(~Q(receipt=None), BooleanField()),  # unknown without one
+        "receipt__checkpoint",
+        "from_step",
+        "measured_to",
+    ):
+        found[operation_id][number] = _Start(number, bool(has_receipt), *columns)
+    return found
 
 
 def _branch(
@@ -104,22 +146,28 @@ def _branch(
     measured_to: int,
     last: Callable[[int, int], int] = lambda _, measured_to: measured_to,
 ) -> CountedSteps:
+    """Return what counts of each attempt, as `_branch_of`."""
+    return _branch_of(_starts([operation_id])[operation_id], checkpoint, measured_to, last)
+
+
+def _branch_of(
+    starts: Mapping[int, _Start],
+    checkpoint: str | None,
+    measured_to: int,
+    last: Callable[[int, int], int] = lambda _, measured_to: measured_to,
+) -> CountedSteps:
     """Return what counts of each attempt.
 
     last: of a start, by the step of its checkpoint and the last step that it did not measure.
     """
-    begun = Attempt.objects.filter(operation_id=operation_id).exclude(receipt=None)
-    starts = {
-        number: (directory, last(step or 0, (step if measured is None else measured) or 0))
-        for number, directory, step, measured in begun.values_list(
-            "number", "receipt__checkpoint", "from_step", "measured_to"
-        )
-    }
     branch = CountedSteps()
     while checkpoint:
         attempt = storage.attempt_of(checkpoint)
         branch.last_steps[attempt] = measured_to
-        checkpoint, start = starts.get(attempt, (checkpoint, 0))
+        before = starts.get(attempt)
+        start = 0
+        if before and before.has_receipt:
+            checkpoint, start = before.checkpoint, last(before.from_step or 0, before.last)
         if checkpoint and storage.attempt_of(checkpoint) >= attempt:
             # A database that was restored from a backup does not know where it began.
             branch.others_before, branch.others_to = attempt, measured_to

@@ -42,6 +42,10 @@ ONE_THREAD = {
 # operations share the cores they burn each other's time: 330 ms a step instead of 26 were seen.
 SPIN_BRIEFLY = {"GOMP_SPINCOUNT": "300"}
 
+# The order of a set of texts is another in each process that starts with a seed of its own, so a
+# job that depends on one would continue with another order.
+ONE_HASH_ORDER = {"PYTHONHASHSEED": "0"}
+
 
 class ForkServerUnavailable(Exception):
     """The process that forks children could not be started, or died."""
@@ -183,13 +187,7 @@ class ForkServer:
             raise ForkServerUnavailable(
                 "the process that starts children does not come up; see the worker's log"
             )
-        try:
-            directory = self.temporary_files.new()
-        except OSError as error:
-            raise ForkServerUnavailable(f"no temporary directory for a child: {error}") from error
-        ours, theirs = socket.socketpair()
-        reading, writing = os.pipe()
-        child = Child(0, Wire(ours, ToSupervisor), reading, directory)
+        child, theirs, writing = self._unborn()
         try:
             with self._lock:
                 self._request(_Birth(key, child), theirs.fileno(), writing)
@@ -200,6 +198,20 @@ class ForkServer:
             theirs.close()
             os.close(writing)
         return child
+
+    def _unborn(self) -> tuple[Child, socket.socket, int]:
+        """Return a child before it is forked, and its ends of the wire and of its output."""
+        with contextlib.ExitStack() as undone:
+            try:
+                directory = self.temporary_files.new()
+                if directory is not None:
+                    undone.callback(temporary_files.remove, directory)
+                ours, theirs = map(undone.enter_context, socket.socketpair())
+                reading, writing = os.pipe()
+            except OSError as error:
+                raise ForkServerUnavailable(f"nothing to start a child with: {error}") from error
+            undone.pop_all()
+        return Child(0, Wire(ours, ToSupervisor), reading, directory), theirs, writing
 
     def _request(self, birth: "_Birth", *descriptors: int) -> None:
         if self._line is None:
@@ -234,8 +246,8 @@ class ForkServer:
             started_at = time.monotonic()
             try:
                 self._run()
-            except OSError:
-                logger.exception("the forkserver could not be started")
+            except Exception:  # whatever it is: this thread starts it again
+                logger.exception("the forkserver could not be started, or not be heard")
             self._ready.clear()
             self._mourn()
             if not self._closed:
@@ -246,12 +258,12 @@ class ForkServer:
         self.temporary_files.open()
         ours, theirs = socket.socketpair()
         defaults = SPIN_BRIEFLY | temporary_files.compile_cache()
-        environment = defaults | os.environ | ONE_THREAD | {"PYTHONUNBUFFERED": "1"}
+        required = ONE_THREAD | ONE_HASH_ORDER | {"PYTHONUNBUFFERED": "1"}
         self._process = subprocess.Popen(  # noqa: S603 - our own module
             [sys.executable, "-m", "trainops.process.forkserver", str(os.getpid())],
             stdin=theirs.fileno(),
             cwd=ROOT,
-            env=environment,
+            env=defaults | os.environ | required,
             start_new_session=True,
         )
         theirs.close()
@@ -264,7 +276,10 @@ class ForkServer:
     def _hear(self, message: Notice) -> None:
         if "ready" in message:
             self._ready.set()
-            self._when_ready()
+            try:
+                self._when_ready()
+            except Exception:  # no thread could be started; a later look finds the work
+                logger.exception("no look for work when the forkserver was ready")
         elif "status" in message:
             if child := self._children.pop(message["pid"], None):
                 child._ended.put(message["status"])

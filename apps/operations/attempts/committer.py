@@ -4,7 +4,7 @@ import logging
 import threading
 from collections.abc import Callable
 
-from apps.checkpoints import copies, remote, storage
+from apps.checkpoints import copies, remote, signatures, signing_keys, storage
 from apps.installation.counters import COUNTERS
 from apps.operations.attempts import quota, recovery_records
 from apps.operations.attempts.report_writer import ReportWriter
@@ -62,6 +62,7 @@ class CheckpointCommitter:
 
     def add(self, checkpoint: StagedCheckpoint) -> None:
         """What is on the disk is stored, but where a bucket is the storage."""
+        self._sign(checkpoint)
         if remote.bucket() is None:
             self.stored = checkpoint
         else:
@@ -81,7 +82,7 @@ class CheckpointCommitter:
         except claims.Fenced:
             self._send(Refused())
             raise
-        except CheckpointCorrupted as error:
+        except (CheckpointCorrupted, signing_keys.KeyNotEnrolled) as error:
             self._not_stored(self.stored, error)
             self.stored = None
         else:
@@ -102,6 +103,15 @@ class CheckpointCommitter:
         except OSError as error:
             operation = self.writer.operation
             logger.warning("%s: nothing is left for the next owner: %s", operation.pk, error)
+
+    def _sign(self, checkpoint: StagedCheckpoint) -> None:
+        """Sign the staged files. Without this file only the row has the signature."""
+        path = f"{self.writer.operation.pk}/{checkpoint.directory}"
+        try:
+            if signing_keys.was_enrolled():  # the database may be away now
+                signatures.write(path, checkpoint.digest)
+        except OSError as error:
+            logger.warning("%s is not signed in the storage: %s", path, error)
 
     def _upload(self) -> None:
         """See what became of the oldest upload."""

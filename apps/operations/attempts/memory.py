@@ -2,7 +2,7 @@
 
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,8 +13,10 @@ import psutil
 from apps.operations.attempts.outcomes import AttemptOutcome, Interrupted
 from apps.operations.lifecycle import Reason, ReportedError
 from trainops.process.failure_messages import GPU_MEMORY, gigabytes
+from trainops.process.process_use import processes_of
 
 SAMPLE_SECONDS = 0.25
+DESCENDANTS_SECONDS = 1.0  # between searches for new ones, which read /proc
 CONTAINER = Path("/sys/fs/cgroup")
 INACTIVE_FILE = re.compile(r"^inactive_file (\d+)$", re.MULTILINE)  # cache that can be freed
 ACCUMULATION = frozenset(
@@ -38,28 +40,36 @@ class GivenField(NamedTuple):
 
 @dataclass(slots=True)
 class MemoryUse:
-    """Samples of a process and of its machine, in bytes; 0 where nothing was read.
+    """Samples of an attempt's processes and of its machine, in bytes; 0 where nothing was read.
 
-    The supervisor takes them, because a process that the kernel kills cannot report its peak.
+    The supervisor takes them, because a process that the kernel kills cannot report its peak. The
+    processes are that of rank 0 and its descendants: other ranks of this node, workers of loaders.
     """
 
     pid: int
-    peak: int = 0  # resident, of the process
+    peak: int = 0  # resident, of the largest process
     total: int = 0  # of the machine, or of the container if that has less
     free: int = 0  # the least that was free
     _next: float = 0.0
+    _pids: Sequence[int] = ()
+    _next_search: float = 0.0
 
     def sample(self) -> None:
         """Read the figures, at most every 0.25 s."""
-        if time.monotonic() < self._next:
+        at = time.monotonic()
+        if at < self._next:
             return
-        self._next = time.monotonic() + SAMPLE_SECONDS
-        self.peak = max(self.peak, _peak_of(self.pid))
+        self._next = at + SAMPLE_SECONDS
+        if at >= self._next_search:
+            self._next_search = at + DESCENDANTS_SECONDS
+            self._pids = [each.pid for each in processes_of(self.pid)]
+        self.peak = max([self.peak, *map(_peak_of, self._pids)])
         self.total, free = machine_memory()
         self.free = min(self.free or free, free)
 
     def __str__(self) -> str:
-        peak = f"peak resident memory {gigabytes(self.peak)}, " if self.peak else ""
+        what = "peak resident memory of its largest process"
+        peak = f"{what} {gigabytes(self.peak)}, " if self.peak else ""
         return f"{peak}least free {gigabytes(self.free)} of {gigabytes(self.total)}"
 
 

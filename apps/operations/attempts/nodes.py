@@ -56,6 +56,12 @@ def take(worker_id: str, host: str, slots: Slots) -> Node | None:
     return None
 
 
+def refuse_pending(worker_id: str) -> None:
+    """End what this worker was promised and has not started: it is stopping."""
+    pending = Node.objects.pending(worker_id)
+    pending.update(ended_at=DatabaseNow(), problem=STOPPING)
+
+
 def running(node: Node, sent_at: float) -> RunningAttempt:
     """Return what holds the slots of a node."""
     return RunningAttempt(

@@ -1,7 +1,9 @@
-"""The outcome of an attempt, from its process's last message and exit status. Pure."""
+"""The outcome of an attempt, from its process's last message and exit status."""
 
+import re
 import signal
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,6 +22,9 @@ SIGNALS = {
     -signal.SIGALRM: Reason.LEASE_LOST,  # its own deadline: the lease was not renewed
 }
 EXITS = {exit_codes.ERROR: Reason.PLATFORM_ERROR, exit_codes.LEASE_LOST: Reason.LEASE_LOST}
+VMSTAT = Path("/proc/vmstat")
+CGROUPS, OWN_CGROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
+CGROUP = re.compile(r"^0::(/.*)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +63,13 @@ def of_message(
     *,
     is_asked: bool,
     is_out_of_time: bool,
-    memory_ran_out: bool = False,
+    memory_ran_out: str = "",
     handback: Handback | None = None,
 ) -> AttemptOutcome:
     """Return the outcome that a child sent.
 
-    is_asked: its supervisor asked it to save and stop; handback: for the platform, not because
-    its worker was stopped.
+    is_asked: its supervisor asked it to save and stop; memory_ran_out: see `MemoryWatch.ran_out`;
+    handback: for the platform, not because its worker was stopped.
     """
     match message:
         case Succeeded(result=result):
@@ -92,20 +97,24 @@ def _stopped(message: Stopped, *, is_asked: bool, handback: Handback | None) -> 
             return Interrupted(Reason.SHUTDOWN, "stopped because its worker was stopped or drained")
 
 
-def _failed(message: Failed, *, memory_ran_out: bool) -> Interrupted:
-    reason = Reason(message.code)
+def _failed(message: Failed, *, memory_ran_out: str) -> Interrupted:
+    reason, note = Reason(message.code), message.message
     if reason is Reason.PROCESS_KILLED and memory_ran_out:  # one of its ranks
-        reason = Reason.OUT_OF_MEMORY
-    error = ReportedError(code=str(reason), message=message.message, traceback=message.traceback)
-    return Interrupted(reason, message.message, error)
+        reason, note = Reason.OUT_OF_MEMORY, f"{note}; {memory_ran_out}"
+    error = ReportedError(code=str(reason), message=note, traceback=message.traceback)
+    return Interrupted(reason, note, error)
 
 
-def of_exit(exit_code: int | None, *, memory_ran_out: bool) -> AttemptOutcome:
-    """Return the outcome of a child that died without a message."""
+def of_exit(exit_code: int | None, *, memory_ran_out: str) -> AttemptOutcome:
+    """Return the outcome of a child that died without a message.
+
+    memory_ran_out: see `MemoryWatch.ran_out`.
+    """
     if exit_code is None:
         return Interrupted(Reason.PLATFORM_ERROR, "the process that starts children died")
     if exit_code == -signal.SIGKILL and memory_ran_out:
-        return Interrupted(Reason.OUT_OF_MEMORY, "the kernel killed it: memory ran out")
+        note = f"its process ended by SIGKILL; {memory_ran_out}"
+        return Interrupted(Reason.OUT_OF_MEMORY, note)
     if exit_code < 0:
         reason = SIGNALS.get(exit_code, Reason.PLATFORM_ERROR)
         return Interrupted(reason, f"its process ended by {signal_name(-exit_code)}")
@@ -120,7 +129,10 @@ def of_exit(exit_code: int | None, *, memory_ran_out: bool) -> AttemptOutcome:
 
 @dataclass(slots=True)
 class MemoryWatch:
-    """Whether the kernel killed anything for want of memory since this was made."""
+    """Whether the kernel killed anything for want of memory since this was made.
+
+    It counts the processes of this worker's cgroup; where that has no counter, of the machine.
+    """
 
     before: int = field(default_factory=lambda: _num_oom_kills())
 
@@ -129,15 +141,29 @@ class MemoryWatch:
 
         Only one: the kernel may have killed the attempt's own process right after it.
         """
-        self.before += self.ran_out()
+        self.before += bool(self.ran_out())
 
-    def ran_out(self) -> bool:
-        return _num_oom_kills() > self.before
+    def ran_out(self) -> str:
+        """Return what the kernel did; empty if it killed nothing."""
+        if _num_oom_kills() <= self.before:
+            return ""
+        where = "on this machine" if _oom_counters() == VMSTAT else "of this worker"
+        return f"the kernel killed processes for memory {where} meanwhile"
 
 
 def _num_oom_kills() -> int:
     try:
-        counters = dict(line.split() for line in Path("/proc/vmstat").read_text().splitlines())
+        counters = dict(line.split() for line in _oom_counters().read_text().splitlines())
     except OSError:
         return 0
     return int(counters.get("oom_kill", 0))
+
+
+def _oom_counters() -> Path:
+    """Return the counters of this worker's cgroup (version 2), or those of the machine."""
+    with suppress(OSError):
+        if found := CGROUP.search(OWN_CGROUPS.read_text()):
+            events = CGROUPS / found[1].lstrip("/") / "memory.events"
+            if events.is_file():
+                return events
+    return VMSTAT

@@ -7,7 +7,16 @@ from pathlib import Path
 
 from django.conf import settings
 
-from apps.checkpoints import cleaning, copies, integrity, place, remote, storage
+from apps.checkpoints import (
+    cleaning,
+    copies,
+    integrity,
+    place,
+    remote,
+    signatures,
+    signing_keys,
+    storage,
+)
 from apps.checkpoints import services as checkpoints
 from apps.checkpoints.models import Checkpoint
 from apps.datasets.directories import reading
@@ -114,6 +123,8 @@ class Preparation:
             raise NewerFormat(problem)
         reading.require_reachable(config.dataset_ids())
         storage_id = place.require()
+        signing_keys.is_enrolled()  # asked now: what is staged is signed also during an outage
+        signing_keys.require_enrolled()
         self.storage_id = "" if remote.bucket() is not None else storage_id
         if not operation.resume_from:
             oldest = Attempt.last_begun(operation.pk, before=operation.attempt)
@@ -123,7 +134,7 @@ class Preparation:
         self.models = inputs.models_of(operation)
         yield from _make_models_local(self.models, self.nobody_waits)
         yield from self._prepare_subtask()
-        self.candidates = checkpoints.to_resume_from(operation.pk, operation.resume_from)
+        self.candidates = acceptable(operation)
         if remote.bucket() is not None:
             yield from self._make_one_local()
 
@@ -135,6 +146,7 @@ class Preparation:
         self.given = Checkpoint.objects.filter(pk=self.subtask.given_id).first()
         if self.given is None:
             raise OSError("its parent's checkpoint that it starts from was deleted")
+        signatures.require(self.given)
         self.writer.account_id = self.subtask.parent_id
         path, digest = self.given.artifacts_path, self.given.manifest_digest
         yield from self._beside(partial(copies.make_local, path, digest))
@@ -156,6 +168,21 @@ class Preparation:
 
     def _beside(self, call: Callable[[threading.Event], None]) -> Iterator[None]:
         return _in_background(call, self.nobody_waits)
+
+
+def acceptable(operation: Operation) -> list[Checkpoint]:
+    """Return the checkpoints to resume from, in this order, that no signature refuses.
+
+    An event names the others. Raises OSError where the storage is away, or this process cannot
+    judge signatures that are required.
+    """
+    found, checks = [], signatures.SignatureChecks()
+    for each in checkpoints.to_resume_from(operation.pk, operation.resume_from):
+        if problem := signatures.problem_of(each, checks):
+            say_corrupted(operation, each.artifacts_path, problem)
+        else:
+            found.append(each)
+    return found
 
 
 def of_node(operation: Operation, nobody_waits: threading.Event) -> Iterator[None]:

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 
 from django.db import transaction
 
-from apps.checkpoints import integrity, place, remote, storage
+from apps.checkpoints import integrity, place, remote, signatures, storage
 from apps.checkpoints import services as checkpoints
 from apps.checkpoints.cleaning import Unowned
 from apps.checkpoints.models import Checkpoint
+from apps.checkpoints.signatures import Signature
 from apps.checkpoints.storage import Stored
 from apps.operations.attempts.report_writer import ReportWriter
 from apps.operations.errors import NotAllowed, OperationNotFound, StorageUnavailable
@@ -79,21 +80,25 @@ def recover(*, operation_id: str, actor: "User") -> Recovery:
     _require_inactive(operation)
     problems: list[str] = []
     try:
-        read = list(_read(operation, unrecorded(operation), problems))
+        read = list(_read(operation, unrecorded(operation), problems, is_asked=True))
     except OSError as error:
         raise StorageUnavailable(error) from error
     with transaction.atomic():
         locked = operation.row.select_for_update().get()
         _require_inactive(locked)
         # The attempts that wrote them were given out once: no later one may have their numbers.
-        attempt = max([locked.attempt, *(stored.attempt for stored, _ in read)])
+        attempt = max([locked.attempt, *(stored.attempt for stored, *_ in read)])
         locked.row.update(attempt=attempt)
-        rows = [
-            checkpoints.commit(operation_id=operation_id, attempt=stored.attempt, staged=written)
-            for stored, written in read
-        ]
-        for row in rows:
-            locked.record(EVENT, actor=actor.get_username(), note=_note(row))
+        rows = []
+        for stored, written, signature in read:
+            row = checkpoints.commit(
+                operation_id=operation_id,
+                attempt=stored.attempt,
+                staged=written,
+                signature=signature.text,
+            )
+            locked.record(EVENT, actor=actor.get_username(), note=_note(row, signature))
+            rows.append(row)
     return Recovery(rows, problems)
 
 
@@ -111,9 +116,9 @@ def take_over_newest(writer: ReportWriter, found: Iterable[Stored]) -> Checkpoin
     if not newer or not (newer[0].attempt >= operation.attempt or _has_lost_its_newest(operation)):
         return None
     problems: list[str] = []
-    for _, written in _read(operation, newer, problems):
-        checkpoint = writer.commit(written)
-        operation.record(EVENT, actor=operation.worker_id, note=_note(checkpoint))
+    for _, written, signature in _read(operation, newer, problems, is_asked=False):
+        checkpoint = writer.commit(written, signature=signature.text)
+        operation.record(EVENT, actor=operation.worker_id, note=_note(checkpoint, signature))
         return checkpoint
     for problem in problems:
         logger.warning("%s: not recovered: %s", operation.pk, problem)
@@ -130,12 +135,14 @@ def _require_inactive(operation: Operation) -> None:
 
 
 def _read(
-    operation: Operation, found: Iterable[Stored], problems: list[str]
-) -> Iterator[tuple[Stored, StagedCheckpoint]]:
+    operation: Operation, found: Iterable[Stored], problems: list[str], *, is_asked: bool
+) -> Iterator[tuple[Stored, StagedCheckpoint, Signature]]:
     """Yield what the row of each is made of, every byte verified; what is wrong is noted."""
     for each in found:
+        path = each.artifacts_path
         try:
-            yield each, _staged(operation, each.artifacts_path)
+            written = _staged(operation, path)
+            yield each, written, signatures.require_stored(path, written.digest, is_asked=is_asked)
         except CheckpointCorrupted as error:
             problems.append(str(error))
 
@@ -158,8 +165,8 @@ def _has_lost_its_newest(operation: Operation) -> bool:
     return newest is not None and integrity.is_gone(newest)
 
 
-def _note(checkpoint: Checkpoint) -> str:
+def _note(checkpoint: Checkpoint, signature: Signature) -> str:
     return (
-        f"the {checkpoint}, found in the storage and newer than the database. Metric points that "
-        "were recorded before it may be missing"
+        f"the {checkpoint}, found in the storage and newer than the database, {signature}. Metric "
+        "points that were recorded before it may be missing"
     )

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
 from apps.checkpoints import services as checkpoints
-from apps.checkpoints import storage
+from apps.checkpoints import signatures, storage
 from apps.checkpoints.models import Checkpoint
 from apps.operations.attempts.report_writer import ReportWriter
 from apps.operations.files.uploads import upload
@@ -24,7 +24,7 @@ from apps.operations.points.new_points import NewPoint
 from trainops.process.protocol import MediaLogged
 from trainops.runtime import lossless
 from trainops.runtime.checkpoint import durable, staged_json
-from trainops.runtime.checkpoint.manifest import StagedCheckpoint, verify
+from trainops.runtime.checkpoint.manifest import StagedCheckpoint, staged, verify
 from trainops.runtime.errors import CheckpointCorrupted
 
 logger = logging.getLogger(__name__)
@@ -38,9 +38,9 @@ class RecoveryRecord(TypedDict):
     media: NotRequired[list[dict[str, Any]]]  # fields of MediaLogged
 
 
-def leave_behind(writer: ReportWriter, staged: StagedCheckpoint) -> None:
+def leave_behind(writer: ReportWriter, checkpoint: StagedCheckpoint) -> None:
     """Write a recovery record beside the staged files."""
-    directory = storage.operation_directory(writer.operation.pk) / staged.directory
+    directory = storage.operation_directory(writer.operation.pk) / checkpoint.directory
     points = [
         [each.name, each.step, each.value, each.not_finite, each.at.timestamp()]
         for each in writer.points
@@ -48,13 +48,13 @@ def leave_behind(writer: ReportWriter, staged: StagedCheckpoint) -> None:
     media = [asdict(MediaLogged.of(each.item(), each.at.timestamp())) for each in writer.media]
     content = lossless.dumps(
         {
-            "staged": lossless.encode(staged_json.to_json(staged)),
+            "staged": lossless.encode(staged_json.to_json(checkpoint)),
             "points": points,
             "media": media,
         }
     )
     durable.write_whole(directory / storage.RECOVERY_RECORD, content.encode())
-    logger.warning("%s: step %s is left for the next attempt", writer.operation.pk, staged.step)
+    logger.warning("%s: step %s is left for the next attempt", writer.operation.pk, checkpoint.step)
 
 
 def store(operation: Operation, oldest: int, stop: threading.Event) -> None:
@@ -78,16 +78,17 @@ def recover(writer: ReportWriter, oldest: int) -> Checkpoint | None:
         Fenced: this attempt no longer owns the operation.
     """
     for directory, record in _records(writer.operation, oldest):
-        staged = _staged(record)
-        if not _is_newer(writer.operation, staged.step):
+        if not _is_newer(writer.operation, _staged(record).step):
             continue
         measured_by = storage.attempt_of(directory.name)
         points = [_point(measured_by, values) for values in record["points"]]
         media = [_media(writer.operation, measured_by, each) for each in record.get("media", [])]
         try:
-            verify(directory, staged.digest)
+            found = _verified(directory, record)
+            path = f"{writer.operation.pk}/{directory.name}"
+            signature = signatures.require_stored(path, found.digest, is_asked=False)
             with _with_points(writer, points, media):
-                checkpoint = writer.commit(staged)
+                checkpoint = writer.commit(found, signature=signature.text)
         except CheckpointCorrupted as error:
             logger.warning("%s: not recovered: %s", writer.operation.pk, error)
             continue
@@ -98,6 +99,19 @@ def recover(writer: ReportWriter, oldest: int) -> Checkpoint | None:
         )
         return checkpoint
     return None
+
+
+def _verified(directory: Path, record: RecoveryRecord) -> StagedCheckpoint:
+    """Return what lies in the directory, by its manifest: the record itself is not signed.
+
+    Raises CheckpointCorrupted, also where the record is of another checkpoint.
+    """
+    recorded = _staged(record)
+    found = staged(verify(directory, recorded.digest))
+    if (recorded.directory, recorded.step) != (directory.name, found.step):
+        reason = f"it names {recorded.directory}, step {recorded.step}"
+        raise CheckpointCorrupted(directory, altered=[storage.RECOVERY_RECORD], reason=reason)
+    return found
 
 
 @contextmanager

@@ -8,15 +8,20 @@ from typing import Literal, NotRequired, TypedDict
 from django.conf import settings
 from django.db import DatabaseError
 
-from apps.checkpoints import place, remote, sharing
-from apps.checkpoints import services as checkpoints
+from apps.checkpoints import place, remote, sharing, signatures, signing_keys
 from apps.checkpoints.models import Checkpoint
 from apps.datasets import services as datasets
 from apps.datasets.directories import reading
 from apps.datasets.models import DIRECTORY
 from apps.ledger.errors import LedgerBroken
 from apps.operations import inputs
-from apps.operations.attempts import recovery, recovery_records, remote_ledgers, tracing
+from apps.operations.attempts import (
+    preparation,
+    recovery,
+    recovery_records,
+    remote_ledgers,
+    tracing,
+)
 from apps.operations.attempts.remote_ledgers import ClaimedLedger
 from apps.operations.attempts.report_writer import ReportWriter
 from apps.operations.errors import StorageUnavailable
@@ -68,6 +73,7 @@ class ClaimedJson(ClaimedLedger):
     lease_seconds: float
     checkpoints: list[CandidateJson]
     inputs: list[InputJson]
+    accepts_uncertain: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,26 +99,46 @@ class Claimed:
             "lease_seconds": settings.THRESHOLDS.orphan_timeout_seconds,
             "checkpoints": [_described(each) for each in self.checkpoints],
             "inputs": self.inputs,
+            "accepts_uncertain": True,
             **self.ledger,
         }
+
+
+class RememberedLook:
+    """The last look of this process at the dataset storage: workers ask for work very often."""
+
+    def __init__(self) -> None:
+        self._problem, self._valid_until = "", 0.0
+
+    def problem(self) -> str:
+        """Return why datasets cannot be read here; empty where they can."""
+        if time.monotonic() >= self._valid_until:
+            self._problem = datasets.problem()
+            seconds = settings.THRESHOLDS.health_check_interval_seconds
+            self._valid_until = time.monotonic() + seconds
+        return self._problem
+
+    def forget(self) -> None:
+        """Look again at the next call."""
+        self._valid_until = 0.0
+
+
+DATASETS = RememberedLook()
 
 
 def claim(*, worker_id: str, host: str, offer: Offer) -> Claimed | None:
     """Claim a waiting operation that fits, as local workers do; None if there is none.
 
     Subtasks, and operations that only coordinate subtasks, are left to workers that share the
-    storage.
+    storage; operations with datasets are left while this process cannot read them.
 
-    Raises StorageUnavailable: nothing is claimed while checkpoints cannot be read.
+    Raises StorageUnavailable: nothing is claimed while checkpoints cannot be read, or signatures
+    that are required cannot be judged.
     """
-    try:
-        place.require()
-    except OSError as error:
-        raise StorageUnavailable(error) from error
+    _require_usable()
     began_ns = time.time_ns()
-    operation = claims.claim(
-        worker_id=worker_id, host=host, offer=replace(offer, takes_subtasks=False)
-    )
+    offer = replace(offer, takes_subtasks=False, has_datasets=not DATASETS.problem())
+    operation = claims.claim(worker_id=worker_id, host=host, offer=offer)
     if operation is None:
         return None
     tracing.claimed(operation, began_ns)
@@ -121,11 +147,11 @@ def claim(*, worker_id: str, host: str, offer: Offer) -> Claimed | None:
     except LedgerBroken as error:
         _fail(operation, Reason.PRIVACY_LEDGER_MISMATCH, str(error))
         return None
-    except DirectoryAway as error:
-        _hand_back(operation, Reason.DATASET_AWAY, str(error))
+    except CheckpointCorrupted as error:
+        _fail(operation, Reason.CHECKPOINT_CORRUPTED, f"a model it uses: {error}")
         return None
-    except (OSError, CheckpointCorrupted) as error:
-        _hand_back(operation, Reason.STORAGE_ERROR, f"nothing to start from: {error}")
+    except OSError as error:
+        _hand_back(operation, *_why(error))
         return None
     except DatabaseError:
         raise  # nothing can be written down; its lease runs out
@@ -135,15 +161,32 @@ def claim(*, worker_id: str, host: str, offer: Offer) -> Claimed | None:
         return None
 
 
+def _require_usable() -> None:
+    try:
+        place.require()
+        signing_keys.require_enrolled()
+    except OSError as error:
+        raise StorageUnavailable(error) from error
+
+
+def _why(error: OSError) -> tuple[Reason, str]:
+    """Return why a claimed operation cannot begin here, and in words."""
+    if isinstance(error, DirectoryAway):
+        return Reason.DATASET_AWAY, str(error)
+    if isinstance(error, signing_keys.KeyNotEnrolled):
+        return Reason.SHUTDOWN, str(error)
+    return Reason.STORAGE_ERROR, f"nothing to start from: {error}"
+
+
 def _prepared(operation: Operation) -> Claimed | None:
     if not operation.resume_from and remote.bucket() is None:
         writer = ReportWriter(operation)
         oldest = Attempt.last_begun(operation.pk, before=operation.attempt)
         recovery_records.recover(writer, oldest)
         recovery.take_over_newest(writer, recovery.in_storage(operation))
-    candidates = checkpoints.to_resume_from(operation.pk, operation.resume_from)
+    candidates = preparation.acceptable(operation)
     if not candidates and Checkpoint.objects.filter(operation=operation).exists():
-        note = "all of its checkpoints are damaged"
+        note = "none of its checkpoints is whole, with no signature that refuses it, any more"
         _fail(operation, Reason.CHECKPOINT_CORRUPTED, note)
         return None
     device = Attempt.objects.get(operation=operation, number=operation.attempt).device
@@ -169,13 +212,19 @@ def _hand_back(operation: Operation, reason: Reason, note: str) -> None:
 
 
 def _inputs(operation: Operation) -> list[InputJson]:
-    """Describe what the operation reads: tables by their digest, models as checkpoints."""
+    """Describe what the operation reads: tables by their digest, models as checkpoints.
+
+    Raises SignatureRefused where the signature of a model refuses it, and KeyNotEnrolled.
+    """
     engine = KINDS[operation.kind]
     config = engine.parse_config(operation.config)
+    used = inputs.models_of(operation)
+    for checkpoint in used.values():
+        signatures.require(checkpoint)
     tables = [_table(name) for name in engine.dataset_ids(config)]
     models: list[InputJson] = [
         {"name": name, "type": "model", "checkpoint": _described(checkpoint)}
-        for name, checkpoint in inputs.models_of(operation).items()
+        for name, checkpoint in used.items()
     ]
     return [*tables, *models]
 

@@ -12,7 +12,7 @@ from typing import TypedDict
 
 from blake3 import blake3
 
-from apps.checkpoints import place, remote, sharing, storage
+from apps.checkpoints import place, remote, sharing, signatures, storage
 from apps.checkpoints.models import Checkpoint
 from apps.operations import inputs
 from apps.operations.attempts import quota
@@ -74,6 +74,7 @@ def commit(
                 draft.unlink()  # of uploads that broke, or come too late
             is_closed = True
             digest = _write_manifest(operation, path, artifacts, environment)
+            signatures.write(f"{operation.pk}/{directory}", digest)
         checkpoint = staged(verify(path, digest))
         quota.require(operation, checkpoint)
         if (bucket := remote.bucket()) is not None:
@@ -105,8 +106,9 @@ def commit(
 def _reopen(path: Path, *, is_closed: bool) -> None:
     """Let files be sent to the directory again, after a commit that closed it and failed."""
     if is_closed:
-        with suppress(OSError):
-            (path / MANIFEST).unlink(missing_ok=True)
+        for name in (MANIFEST, storage.SIGNATURE):
+            with suppress(OSError):
+                (path / name).unlink(missing_ok=True)
 
 
 def _artifacts(operation: Operation, path: Path, files: Iterable[SentFile]) -> list[Artifact]:

@@ -20,6 +20,7 @@ from apps.ledger import services as ledgers
 from apps.operations import concerns
 from apps.operations.attempts import branches, selfchecks
 from apps.operations.attempts.attempt_log import AttemptLog
+from apps.operations.attempts.pace import PACE
 from apps.operations.attempts.run_lines import PointLines, RunLines, WindowLines
 from apps.operations.id_order import newest_first, oldest_first
 from apps.operations.models import (
@@ -33,20 +34,20 @@ from apps.operations.models import (
 from apps.operations.models.media import MediaRetention
 from apps.operations.points import extremes, new_points
 from apps.operations.points.extremes import Extremes
+from apps.operations.points.metric_queries import of_metrics
 from apps.operations.points.new_points import NewPoint
 from apps.operations.scheduling.claims import Fenced
 from apps.operations.studies import pruning
 from trainops.clock import DatabaseNow
 from trainops.kind import KINDS
 from trainops.media.errors import MediaError
+from trainops.media.names import is_metric
 from trainops.process.protocol import Finding, MediaLogged, ProgressUpdate
 from trainops.runtime.checkpoint.manifest import CheckpointType, StagedCheckpoint
 from trainops.runtime.ledger import Entry
 from trainops.runtime.receipt import ReceiptJson
-from trainops.runtime.throughput import SYSTEM
 
 logger = logging.getLogger(__name__)
-FLUSH_SECONDS = 0.5
 MAX_POINTS = 50_000  # kept while the database is away; beyond it the child is not listened to
 MAX_MEDIA_BYTES = 32 * 1024**2  # the same
 RATE_SECONDS = 20.0
@@ -87,6 +88,7 @@ class ReportWriter:
     _has_saved: bool = False
     _rates: deque[tuple[float, int]] = field(default_factory=deque)
     _flushed_at: float = 0.0
+    _flush_seconds: float = 0.0  # what the last flush took
 
     def __post_init__(self) -> None:
         self.metrics = dict(self.operation.metrics)
@@ -107,7 +109,7 @@ class ReportWriter:
         output = AttemptLog(max_chars, is_within_line=not text.endswith("\n"))
         writer = cls(operation, output=output)
         points = newest_first(MetricPoint.objects.all(), operation_id=operation.pk)
-        last_at = points.exclude(name__startswith=SYSTEM).values_list("at", flat=True).first()
+        last_at = of_metrics(points).values_list("at", flat=True).first()
         writer.lines.points = WindowLines(last_at.timestamp() if last_at else 0.0)
         return writer
 
@@ -135,7 +137,7 @@ class ReportWriter:
                 self._point(step, at, name, value)
 
     def _point(self, step: int, at: float, name: str, value: float) -> None:
-        if not name.startswith(SYSTEM):
+        if is_metric(name):
             if name not in self.metrics and not self._has_room_for(name):
                 return
             self.metrics[name] = value if math.isfinite(value) else str(value)
@@ -172,7 +174,8 @@ class ReportWriter:
     @property
     def is_due(self) -> bool:
         waiting = self.fields or self.points or self.media or self.output
-        return bool(waiting) and self.clock() - self._flushed_at >= FLUSH_SECONDS
+        pause = PACE.flush_seconds(self._flush_seconds)
+        return bool(waiting) and self.clock() - self._flushed_at >= pause
 
     def flush(self) -> None:
         """Write everything so far.
@@ -181,9 +184,12 @@ class ReportWriter:
             Fenced: the attempt no longer owns the operation; nothing was written.
             DatabaseError: nothing was written, and everything is kept for the next try.
         """
-        self._flushed_at = self.clock()  # also when it fails: the next try is not at once
-        with transaction.atomic():
-            self._write()
+        began = self._flushed_at = self.clock()  # also when it fails: the next try is not at once
+        try:
+            with transaction.atomic():
+                self._write()
+        finally:
+            self._flush_seconds = self.clock() - began
         self._written()
 
     def restored(self, receipt: ReceiptJson, step: int, measured_to: int | None = None) -> None:
@@ -246,8 +252,10 @@ class ReportWriter:
             attempt = Operation.objects.values_list("attempt", flat=True).get(pk=self.account_id)
             ledgers.append(self.account_id, attempt, entries, self.operation.ledger_fields)
 
-    def commit(self, staged: StagedCheckpoint) -> Checkpoint:
+    def commit(self, staged: StagedCheckpoint, *, signature: str | None = None) -> Checkpoint:
         """Commit a staged checkpoint: what was said before it, its row, the fence, all or none.
+
+        `signature`: see `checkpoints.commit`.
 
         Raises:
             Fenced: the attempt no longer owns the operation; the staged files have no owner.
@@ -259,6 +267,7 @@ class ReportWriter:
                 operation_id=self.operation.pk,
                 attempt=self.operation.attempt,
                 staged=staged,
+                signature=signature,
             )
             # From here on the newest checkpoint is this branch's, not a chosen older one.
             self._require_ownership(

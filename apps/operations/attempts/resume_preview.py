@@ -7,10 +7,9 @@ from apps.checkpoints import environments
 from apps.checkpoints.models import Checkpoint
 from apps.operations.attempts import recovery
 from apps.operations.models import Operation
-from apps.operations.requests import changed_code, services
+from apps.operations.requests import changed_code, services, uncertainty
 from apps.operations.requests.previews import Preview
 from trainops.quantities import plural
-from trainops.runtime import provenance
 from trainops.runtime.receipt import MATTERS, NEW_RUN
 
 
@@ -67,6 +66,9 @@ def _unrecorded(operation: Operation) -> Iterator[str]:
 
 def _exactness(operation: Operation, start: Checkpoint) -> Iterator[str]:
     """Say what is known of its exactness here; the worker compares the rest."""
+    uncertain = uncertainty.of(operation, start)
+    if uncertain:
+        yield uncertainty.sentence(uncertain)
     environment = environments.of([start])[start.pk]
     if isinstance(environment, str):
         yield f"Whether it is exact is not known: {environment[0].lower()}{environment[1:]}"
@@ -75,10 +77,9 @@ def _exactness(operation: Operation, start: Checkpoint) -> Iterator[str]:
         yield "The checkpoint has no record of its code and environment: neither is compared."
         return
     if changed := changed_code.since(operation, environment):
-        names = provenance.named(changed)
-        yield f"It is not exact: these files of the recipe on this server differ: {names}."
+        yield changed_code.not_exact(changed)
     recorded = [f"{name} {environment[key]}" for key, name in MATTERS.items() if key in environment]
-    if recorded and not changed and NEW_RUN not in environment:
+    if recorded and not changed and not uncertain and NEW_RUN not in environment:
         yield (
             f"It is exact only on a worker with the same {', '.join(recorded)}; "
             "the receipt of the resume lists what differs."

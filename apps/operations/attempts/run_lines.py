@@ -7,13 +7,14 @@ from apps.operations.attempts.attempt_log import AttemptLog, Level
 from apps.operations.attempts.outcomes import AttemptOutcome, Cancelled, Completed, Interrupted
 from apps.operations.attention import BAD_CHECKS
 from apps.operations.lifecycle import Reason
+from apps.operations.requests import uncertainty
 from apps.operations.scheduling import restarts
 from trainops.kind import Kind
+from trainops.media.names import is_metric
 from trainops.process.protocol import Corrupted, Directive, Finding, ProgressUpdate
 from trainops.quantities import number, size
 from trainops.runtime.checkpoint.manifest import StagedCheckpoint
 from trainops.runtime.receipt import ReceiptJson
-from trainops.runtime.throughput import SYSTEM
 
 BURST_LINES = 300  # of metrics
 LINES_PER_SECOND = 2.0  # after a burst
@@ -85,14 +86,22 @@ class RunLines:
         """A line for each point that has one; see PointLines and WindowLines."""
         of = f" of {report.total_steps:,}" if report.total_steps else ""
         for step, at, values in report.points:
-            shown = {name: each for name, each in values.items() if not name.startswith(SYSTEM)}
+            shown = {name: each for name, each in values.items() if is_metric(name)}
             if shown and self.points.has_line(frozenset(shown), at):
                 places = [f"{name} {shown.pop(name):,.0f}" for name in PLACES if name in shown]
                 where = ", ".join([*places, f"{self.unit} {step:,}{of}"])
                 self.log.line("INFO", f"{where}: {_metrics(shown)}" if shown else where, at)
 
     def restored(self, receipt: ReceiptJson, place: str) -> None:
-        """A line that says where the attempt starts; `place` is that of the checkpoint."""
+        """Lines on where the attempt starts, and on what no resume is certain to restore.
+
+        `place` is that of the checkpoint.
+        """
+        self._started(receipt, place)
+        if found := receipt.get("uncertain"):
+            self.log.line("WARNING", f"a resume may not be exact: {uncertainty.listed(found)}")
+
+    def _started(self, receipt: ReceiptJson, place: str) -> None:
         if not receipt["checkpoint"]:
             self.log.line("INFO", "started from the beginning")
             return

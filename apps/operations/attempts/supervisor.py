@@ -9,6 +9,8 @@ import threading
 import time
 
 from apps.checkpoints import integrity, storage
+from apps.checkpoints.signatures import SignatureRefused
+from apps.checkpoints.signing_keys import KeyNotEnrolled
 from apps.installation.counters import COUNTERS
 from apps.ledger.errors import LedgerBroken
 from apps.operations import concerns
@@ -126,7 +128,7 @@ class Supervision:
         if self.ended is not None:
             return outcomes.of_message(
                 self.ended,
-                is_asked=self.watch.sent == "PREEMPT",
+                is_asked=self.watch.is_asked_to_leave,
                 is_out_of_time=self.watch.is_out_of_time,
                 memory_ran_out=self.memory.ran_out(),
                 handback=None if self.running.is_unwanted else self.running.handback,
@@ -161,14 +163,22 @@ class Supervision:
         try:
             for each in self.subtasks.ended():
                 self._send(each)
+        except KeyNotEnrolled as error:
+            self.verdict = Interrupted(Reason.SHUTDOWN, str(error))
         except OSError as error:
             self.verdict = Interrupted(Reason.STORAGE_ERROR, f"the result of a subtask: {error}")
+        except SignatureRefused as error:
+            note = f"the result of a subtask is not used, and stays: {error}"
+            self.verdict = Interrupted(Reason.CHECKPOINT_CORRUPTED, note)
 
     def _is_prepared(self) -> bool:
         try:
             is_prepared = self.preparation.is_done()
         except DirectoryAway as error:
             self.verdict = Interrupted(Reason.DATASET_AWAY, str(error))
+            return False
+        except KeyNotEnrolled as error:  # another worker may take it: this one claims nothing
+            self.verdict = Interrupted(Reason.SHUTDOWN, str(error))
             return False
         except OSError as error:
             self.verdict = Interrupted(Reason.STORAGE_ERROR, f"nothing to start from: {error}")
@@ -190,7 +200,7 @@ class Supervision:
         self.watch.spent_before = Attempt.seconds_spent(operation.pk)
         if preparation.has_lost_its_checkpoints():
             # Starting over would discard work without permission.
-            note = "none of its checkpoints is whole any more"
+            note = "none of its checkpoints is whole, with no signature that refuses it, any more"
             self.verdict = Interrupted(Reason.CHECKPOINT_CORRUPTED, note)
             return
         Attempt.objects.filter(operation_id=operation.pk, number=operation.attempt).update(

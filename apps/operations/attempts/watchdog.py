@@ -33,6 +33,7 @@ class Watchdog:
         self.longest_seconds = max_seconds(limits)  # of all attempts
         self.spent_before = 0.0  # seconds, by the attempts before this one
         self.sent: Directive | None = None  # the last directive
+        self.is_asked_to_leave = False  # to save and stop, not to be cancelled; see `messages`
         self.is_out_of_time = False
         self._started_at = self._moved_at = time.monotonic()
         self._sent_at = 0.0
@@ -71,6 +72,7 @@ class Watchdog:
         directive = self._directive()
         if directive is not None and directive != self.sent:
             self.sent, self._sent_at = directive, time.monotonic()
+            self.is_asked_to_leave |= directive == "PREEMPT"
             yield Stop(directive)
         if self._is_late():
             yield Salvage(CheckpointType.SHUTDOWN)

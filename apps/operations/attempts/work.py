@@ -9,13 +9,17 @@ from contextlib import ExitStack, contextmanager
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError, close_old_connections, connection
 
-from apps.checkpoints import place, storage
+from apps.checkpoints import place, signing_keys, storage
+from apps.datasets import services as datasets
 from apps.operations import outbox
 from apps.operations.attempts import nodes, tracing
 from apps.operations.attempts.children import ForkServer, ForkServerUnavailable
+from apps.operations.attempts.finalization import finalize
+from apps.operations.attempts.outcomes import Interrupted
+from apps.operations.attempts.report_writer import ReportWriter
 from apps.operations.attempts.supervisor import supervise
 from apps.operations.lifecycle import Reason, State
-from apps.operations.models import Attempt, Node, Operation
+from apps.operations.models import Node, Operation
 from apps.operations.placement import Offer
 from apps.operations.scheduling import claims
 from apps.operations.scheduling.dispatch import dispatch
@@ -29,6 +33,36 @@ from trainops.statement_timeout import at_most
 logger = logging.getLogger(__name__)
 
 
+class DatasetLook:
+    """What was last seen of the storage of datasets, by a thread that may wait for it for long."""
+
+    def __init__(self) -> None:
+        self._seen: str | None = None  # why datasets cannot be read; None: no look has ended
+        self._began_at: float | None = None  # of the look that has not ended
+        self.has_begun = False
+
+    def begin(self) -> None:
+        self.has_begun, self._began_at = True, time.monotonic()
+
+    def look(self) -> None:
+        self.begin()
+        self._seen = datasets.problem()
+        self._began_at = None
+
+    @property
+    def problem(self) -> str:
+        """Why datasets cannot be read; empty where they can, or the first look is under way."""
+        began_at = self._began_at
+        waited = 0.0 if began_at is None else time.monotonic() - began_at
+        if waited > settings.THRESHOLDS.health_check_timeout_seconds:
+            return f"the dataset storage has not responded for {waited:.0f} s"
+        return self._seen or ""
+
+    @property
+    def can_read(self) -> bool:
+        return self._seen == "" and not self.problem
+
+
 class WorkerRuntime:
     """What a worker process is: an id, slots, a forkserver and what it may take."""
 
@@ -40,6 +74,7 @@ class WorkerRuntime:
         self.memory_bytes = 0  # of the machine
         self.disk_bytes: int | None = None  # free for checkpoints, when it was looked at last
         self.storage_problem = ""  # why checkpoints can be neither read nor written, likewise
+        self.dataset_look = DatasetLook()
         self.slots: Slots = SLOTS
         self.forkserver: ForkServer | None = None
         self.ends_at: float | None = None  # Unix time; None: it has no end
@@ -70,6 +105,8 @@ class WorkerRuntime:
         """
         if self.disk_bytes is None:
             self.look_at_storage()
+        if not self.dataset_look.has_begun:
+            self.dataset_look.look()
         return Offer(
             kinds=self.kinds,
             labels=self.labels,
@@ -79,11 +116,12 @@ class WorkerRuntime:
             all_slots=self.slots.all_slots,
             seconds_left=self.seconds_left,
             is_node=True,
+            has_datasets=self.dataset_look.can_read,
         )
 
     def look_at_storage(self) -> None:
-        """See whether the storage of checkpoints is there, and how much of the disk is free."""
-        self.storage_problem = place.problem()
+        """See whether checkpoints can be read and written, and how much disk is free for them."""
+        self.storage_problem = place.problem() or signing_keys.problem()
         self.disk_bytes = storage.free_bytes()
 
     def can_take_something(self) -> bool:
@@ -189,13 +227,8 @@ def _run(forkserver: ForkServer, operation: Operation, held: RunningAttempt) -> 
         child = forkserver.start(f"{operation.pk}:{operation.attempt}")
         held.child_seconds = time.monotonic() - began_at
     except ForkServerUnavailable as error:
-        claims.restart_or_fail(
-            operation,
-            Reason.PLATFORM_ERROR,
-            actor=operation.worker_id,
-            note=str(error),
-            outcome=Attempt.Outcome.FAILED,
-        )
+        outcome = Interrupted(Reason.PLATFORM_ERROR, str(error))
+        finalize(ReportWriter(operation), held, outcome)
         return
     supervise(operation, held, child)
     logger.info("%s: attempt %s has ended", operation.pk, operation.attempt)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, TypedDict
 from django.db.models import Count, Max, QuerySet
 
 from apps.operations.models import MetricPoint, PackedPoints
-from apps.operations.points.metric_queries import NOT_FINITE, Packed
+from apps.operations.points.metric_queries import NOT_FINITE, Packed, of_metrics
 from apps.operations.points.thinned_points import thinned
-from trainops.runtime.throughput import SYSTEM
+from trainops.media.names import is_metric
 
 if TYPE_CHECKING:
     from apps.operations.points.packed_points import Key, Points
@@ -64,7 +64,7 @@ def of(ids: Sequence[str], *, max_points: int = MAX_POINTS) -> ComparedCurves:
     packed = _packed(ids)
     plain = [each for each in ids if each not in packed]
     points = MetricPoint.objects.filter(operation_id__in=plain, retired_by=None)
-    points = points.exclude(name=AXIS).exclude(name__startswith=SYSTEM)
+    points = of_metrics(points.exclude(name=AXIS))
     extents = _extents(points)
     of_packed = _extents_of_packed(packed)
     names, left_out = _chosen([*extents, *of_packed])
@@ -98,7 +98,7 @@ def _packed(ids: Iterable[str]) -> dict[str, Packed]:
 
 
 def _is_compared(name: str, retired_by: int | None) -> bool:
-    return retired_by is None and name != AXIS and not name.startswith(SYSTEM)
+    return retired_by is None and name != AXIS and is_metric(name)
 
 
 def _extents_of_packed(packed: Mapping[str, Packed]) -> list[_Extent]:

@@ -2,7 +2,9 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 
+from apps.checkpoints.storage import is_operation_id
 from apps.operations.errors import OperationNotFound
 from apps.operations.models import Operation
 from trainops.errors import DomainError
@@ -39,9 +41,45 @@ def require(ids: Sequence[str], baseline: str = "") -> str:
     return baseline or ids[0]
 
 
+@dataclass(frozen=True, slots=True)
+class Selected:
+    """Operations in the order in which they were chosen, and the ids of those that do not exist."""
+
+    operations: list[Operation]
+    baseline: str
+    missing: list[str]
+
+
+def chosen(ids: Sequence[str], baseline: str = "") -> Selected:
+    """Return 2 to 12 operations, all of which exist. Raises NotComparable, OperationNotFound."""
+    baseline = require(ids, baseline)
+    return Selected(fetch(ids), baseline, [])
+
+
+def remaining(ids: Sequence[str], baseline: str = "", *, at_least: int = 1) -> Selected:
+    """Return those of 2 to 12 operations that exist; another baseline where that was deleted.
+
+    Raises NotComparable; OperationNotFound where fewer than `at_least` exist, or where one has no
+    id of an operation.
+    """
+    baseline = require(ids, baseline)
+    found = _found(ids)
+    missing = [each for each in ids if each not in found]
+    if wrong := [each for each in missing if not is_operation_id(each)]:
+        raise OperationNotFound(wrong[0])
+    if len(found) < at_least:
+        raise OperationNotFound(missing[0])
+    operations = [found[each] for each in ids if each in found]
+    return Selected(operations, baseline if baseline in found else operations[0].pk, missing)
+
+
 def fetch(ids: Sequence[str]) -> list[Operation]:
     """Return the operations in this order; one query. Raises OperationNotFound."""
-    found = Operation.objects.filter(pk__in=ids).defer(*UNUSED).in_bulk()
+    found = _found(ids)
     if missing := [each for each in ids if each not in found]:
         raise OperationNotFound(missing[0])
     return [found[each] for each in ids]
+
+
+def _found(ids: Sequence[str]) -> dict[str, Operation]:
+    return Operation.objects.filter(pk__in=ids).defer(*UNUSED).in_bulk()

@@ -18,6 +18,7 @@ from apps.operations.comparisons.differences import Difference, differing
 from apps.operations.comparisons.dimensions import Dimension
 from apps.operations.comparisons.importance import Importance
 from apps.operations.comparisons.records import PARTS, Part, Recorded
+from apps.operations.comparisons.selection import Selected
 from apps.operations.comparisons.values import ValueRow
 from apps.operations.lifecycle import State
 from apps.operations.models import Operation
@@ -47,11 +48,16 @@ class PartDifferences(TypedDict):
     num_equal: int  # paths with one value in all of them
 
 
-class Comparison(TypedDict):
-    """What ComparisonSerializer describes; operations are in the order of the request."""
+class ComparedOperations(TypedDict):
+    """The operations in the order of the request, and which of them is the baseline."""
 
     baseline: str
     operations: list[ComparedOperation]
+
+
+class Comparison(ComparedOperations):
+    """What ComparisonSerializer describes."""
+
     differences: list[PartDifferences]
     values: list[ValueRow]
     curves: list[MetricCurves]
@@ -61,33 +67,42 @@ class Comparison(TypedDict):
     target: str  # key of the value that judges by default
 
 
+def described(selected: Selected) -> ComparedOperations:
+    """Return the operations of a comparison, which cost little compared with what differs."""
+    found = selected.operations
+    return {"baseline": selected.baseline, "operations": _all_described(found, records.of(found))}
+
+
 def compare(ids: Sequence[str], baseline: str = "") -> Comparison:
-    """Compare 2 to 12 operations.
+    """Compare 2 to 12 operations. Raises NotComparable, OperationNotFound."""
+    return compare_selected(selection.chosen(ids, baseline))
+
+
+def compare_selected(selected: Selected) -> Comparison:
+    """Compare operations.
 
     The number of queries is fixed, but for one more for each operation with long curves.
-
-    Raises NotComparable, OperationNotFound.
     """
-    baseline = selection.require(ids, baseline)
-    operations = selection.fetch(ids)
-    recorded = records.of(operations)
+    fetched, baseline = selected.operations, selected.baseline
+    ids = [each.pk for each in fetched]
+    recorded = records.of(fetched)
     found = curves.of(ids)
     differences = [_part(name, recorded) for name in PARTS]
     rows = [
-        *values.figures(operations, _results(operations), baseline),
-        *values.of_metrics(operations, found.metrics, baseline),
+        *values.figures(fetched, _results(fetched), baseline),
+        *values.of_metrics(fetched, found.metrics, baseline),
     ]
     drawn = dimensions.of_comparison(ids, differences[0]["rows"], rows)
     return {
         "baseline": baseline,
-        "operations": [_described(each, recorded[each.pk].problem) for each in operations],
+        "operations": _all_described(fetched, recorded),
         "differences": differences,
         "values": rows,
         "curves": found.metrics,
         "left_out": found.left_out,
         "is_thinned": found.is_thinned,
         "dimensions": drawn,
-        "target": dimensions.default_target(drawn, values.monitored(operations)),
+        "target": dimensions.default_target(drawn, values.monitored(fetched)),
     }
 
 
@@ -99,6 +114,12 @@ def importance_among(ids: Sequence[str], target: str = "") -> Importance:
     comparison = compare(ids)
     completed = [each["status"] == State.COMPLETED for each in comparison["operations"]]
     return importance.of(comparison["dimensions"], completed, target or comparison["target"])
+
+
+def _all_described(
+    found: Sequence[Operation], recorded: Mapping[str, Recorded]
+) -> list[ComparedOperation]:
+    return [_described(each, recorded[each.pk].problem) for each in found]
 
 
 def _described(operation: Operation, problem: str) -> ComparedOperation:
@@ -124,14 +145,14 @@ def _part(name: Part, recorded: Mapping[str, Recorded]) -> PartDifferences:
     return {"part": name, "rows": found.rows, "num_equal": found.num_equal}
 
 
-def _results(operations: Sequence[Operation]) -> dict[str, dict[str, object]]:
+def _results(found: Sequence[Operation]) -> dict[str, dict[str, object]]:
     """Return the compared figures of each result by path; the results themselves may be long."""
-    paths = values.figure_paths(operations)
+    paths = values.figure_paths(found)
     if not paths:
         return {}
     columns = {
         f"figure_{i}": F(f"result__{path.replace('.', '__')}") for i, path in enumerate(paths)
     }
-    ids = [each.pk for each in operations]
+    ids = [each.pk for each in found]
     rows: QuerySet[Any] = Operation.objects.filter(pk__in=ids).values("pk", **columns)
     return {row["pk"]: {path: row[f"figure_{i}"] for i, path in enumerate(paths)} for row in rows}

@@ -17,8 +17,10 @@ from django.core.serializers.json import DjangoJSONEncoder
 from django.http import StreamingHttpResponse
 from django.utils import timezone
 
+from apps.checkpoints import signatures
 from apps.checkpoints.models import Checkpoint
 from apps.checkpoints.sharing import artifacts as files_of
+from apps.checkpoints.storage import SIGNATURE
 from apps.operations.files import artifacts, exchange, exports
 from apps.operations.models import Operation
 from apps.operations.points import metric_queries, points_csv
@@ -87,6 +89,8 @@ def _entries(operation: Operation) -> Iterator[ArchivedFile]:
         directory = checkpoint.artifacts_path.rpartition("/")[2]
         exchange.have_here(checkpoint)
         yield ArchivedFile(f"{directory}/{MANIFEST}", [artifacts.manifest(checkpoint)])
+        if signature := signatures.content_of(checkpoint.signature):
+            yield ArchivedFile(f"{directory}/{SIGNATURE}", [signature])
         for artifact in files_of(checkpoint.manifest):
             chunks = artifacts.download(checkpoint, artifact.name).chunks
             yield ArchivedFile(f"{directory}/{artifact.name}", chunks)

@@ -78,6 +78,7 @@ def download(checkpoint: Checkpoint, name: str) -> Download:
     Raises:
         ArtifactNotFound: the checkpoint has no such file.
         NotAllowed: its bytes are not what was saved; the checkpoint is marked corrupted.
+        StorageUnavailable: a bucket does not answer.
     """
     artifact = _named(checkpoint, name)
     chunks = _chunks(checkpoint, artifact)
@@ -85,6 +86,8 @@ def download(checkpoint: Checkpoint, name: str) -> Download:
         first = next(chunks, b"")
     except CheckpointCorrupted as problem:
         raise _corrupted(checkpoint, name, problem) from problem
+    except OSError as error:
+        raise StorageUnavailable(error) from error
     return Download(artifact, chain([first], chunks))
 
 
@@ -99,7 +102,10 @@ def manifest(checkpoint: Checkpoint) -> bytes:
 
 
 def link(checkpoint: Checkpoint, name: str) -> str | None:
-    """Return a URL that serves one file from the bucket for an hour; None without a bucket.
+    """Return a URL that serves one file from the bucket for an hour.
+
+    None without a bucket, for an encrypted file, and where the credentials cannot sign a link: then
+    `download` has it.
 
     Raises:
         ArtifactNotFound: the checkpoint has no such file.
@@ -141,6 +147,11 @@ def _corrupted(checkpoint: Checkpoint, name: str, problem: CheckpointCorrupted) 
 
 
 def _chunks(checkpoint: Checkpoint, artifact: Artifact) -> Iterator[bytes]:
-    with open_verified(storage.directory(checkpoint.artifacts_path), artifact) as file:
+    path, bucket = checkpoint.artifacts_path, remote.bucket()
+    if bucket is None:
+        opened = open_verified(storage.directory(path), artifact)
+    else:
+        opened = bucket.opened(path, artifact)
+    with opened as file:
         while chunk := file.read(CHUNK_BYTES):
             yield chunk

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from apps.checkpoints import remote, storage
+from apps.checkpoints import remote, signatures, storage
 from apps.checkpoints.models import Checkpoint
 from apps.ledger import services as ledgers
 from apps.operations import inputs
@@ -186,7 +186,9 @@ def holds_best(kind: str) -> bool:
 
 
 def have_here(checkpoint: Checkpoint) -> None:
-    """Download it where it lies in a bucket only. Raises DomainError."""
+    """Download it where it lies in a bucket only. Raises DomainError, also for its signature."""
+    with answering():
+        signatures.require(checkpoint)
     directory = storage.directory(checkpoint.artifacts_path)
     if (bucket := remote.bucket()) is not None and not directory.exists():
         with answering():

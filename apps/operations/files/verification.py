@@ -1,9 +1,9 @@
 """Verify a checkpoint as a resume would: its bytes, and whether a job of its kind can load it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from apps.checkpoints import integrity
+from apps.checkpoints import integrity, signatures, signing_keys
 from apps.checkpoints.models import Checkpoint
 from apps.operations.errors import StorageUnavailable
 from apps.operations.files import exchange
@@ -31,6 +31,8 @@ class Verified:
         health = Checkpoint.Health
         if self.problem is None:
             return health.HEALTHY
+        if isinstance(self.problem, signatures.SignatureRefused):
+            return health(self.checkpoint.health)
         return health.UNAVAILABLE if self.problem.is_incomplete else health.CORRUPTED
 
     @property
@@ -47,9 +49,9 @@ class Verified:
 
 
 def verify(checkpoint: Checkpoint, *, person: str) -> Verified:
-    """Read every byte of a checkpoint, then load it into a fresh job, as a resume does.
+    """Check the signature of a checkpoint and every byte, then load it as a resume does.
 
-    The result for the bytes is recorded in its row; a separate process does the loading.
+    The result for both is recorded in its row; a separate process does the loading.
 
     Raises StorageUnavailable, which says nothing about the bytes, and ServerBusy where the loading
     of another one for this person is not done.
@@ -59,10 +61,24 @@ def verify(checkpoint: Checkpoint, *, person: str) -> Verified:
     except OSError as error:
         raise StorageUnavailable(error) from error
     if problem is not None:
-        return Verified(checkpoint, problem, [_bytes("failed", str(problem))])
-    line = _bytes("ok", "every file matches its digest in the manifest")
-    return Verified(checkpoint, None, [line, *exchange.load_checks(checkpoint, person=person)])
+        name = "signature" if isinstance(problem, signatures.SignatureRefused) else "bytes"
+        return Verified(checkpoint, problem, [_line(name, "failed", str(problem))])
+    line = _line("bytes", "ok", "every file matches its digest in the manifest")
+    further = exchange.load_checks(checkpoint, person=person)
+    return Verified(checkpoint, None, [line, *_of_signature(checkpoint), *further])
 
 
-def _bytes(level: str, detail: str) -> CheckJson:
-    return {"name": "bytes", "level": level, "detail": detail}
+def _of_signature(checkpoint: Checkpoint) -> Iterator[CheckJson]:
+    """Yield the line of the signature; none where this installation signs nothing yet."""
+    found = signatures.of(checkpoint)
+    if found.standing is signatures.Standing.UNKNOWN:
+        how = f"; to accept it: signing-keys trust {found.key}" if found.key else ""
+        yield _line("signature", "warning", f"{found}{how}")
+    elif found.standing is not signatures.Standing.UNSIGNED:
+        yield _line("signature", "ok", str(found))
+    elif signing_keys.is_enrolled():
+        yield _line("signature", "ok", "not signed; to sign it: signing-keys sign")
+
+
+def _line(name: str, level: str, detail: str) -> CheckJson:
+    return {"name": name, "level": level, "detail": detail}

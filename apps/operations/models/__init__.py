@@ -1,5 +1,6 @@
 """What is remembered of operations: themselves, their attempts and records, studies and uses."""
 
+from apps.operations.models.chart_choices import ChartChoice
 from apps.operations.models.media import Media
 from apps.operations.models.nodes import Node
 from apps.operations.models.operation import MAX_NAME_LENGTH, Operation
@@ -24,6 +25,7 @@ from apps.operations.models.subtasks import Subtask
 __all__ = [
     "MAX_NAME_LENGTH",
     "Attempt",
+    "ChartChoice",
     "DatasetUse",
     "Event",
     "LogChunk",

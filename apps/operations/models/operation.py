@@ -75,6 +75,9 @@ class Operation(Described):
         help_text="Expected seconds from a claim to the first checkpoint, as the latest attempt "
         "measured them; at first the interval of its config.",
     )
+    uses_datasets = models.BooleanField(
+        default=False, db_default=False, help_text="Whether its config names datasets."
+    )
 
     state = models.CharField(max_length=10, choices=State.choices, default=State.PENDING)
     reason = models.CharField(max_length=24, choices=Reason.choices, blank=True)
@@ -201,6 +204,7 @@ class Operation(Described):
             nodes=self.nodes,
             min_nodes=self.min_nodes,
             first_checkpoint_seconds=self.first_checkpoint_seconds,
+            uses_datasets=self.uses_datasets,
         )
 
     @property

@@ -58,6 +58,8 @@ class OperationQuerySet(models.QuerySet["Operation"]):
         )
         if not offer.is_node:
             fitting = fitting.filter(nodes=1)
+        if not offer.has_datasets:
+            fitting = fitting.filter(uses_datasets=False)
         if offer.seconds_left is not None:
             fitting = fitting.saved_within(offer.seconds_left)
         return fitting if offer.takes_subtasks else fitting.whole()

@@ -1,6 +1,6 @@
 """The lowest and the highest finite value of each metric of an operation, over its whole run.
 
-Points that a resume retired do not count. The measured speed and the GPU have none.
+Points that a resume retired do not count, nor those that are no metrics of the operation.
 """
 
 from collections.abc import Iterable, Mapping
@@ -10,8 +10,9 @@ from django.db.models import Max, Min
 
 from apps.operations.lifecycle import FINISHED
 from apps.operations.models import MetricPoint, Operation
+from apps.operations.points.metric_queries import of_metrics
 from apps.operations.points.new_points import NewPoint
-from trainops.runtime.throughput import SYSTEM
+from trainops.media.names import is_metric
 
 Extremes: TypeAlias = dict[str, list[float]]  # by metric: the lowest and the highest value
 PAGE = 100
@@ -22,7 +23,7 @@ def measured(operation_id: str) -> Extremes:
     points = MetricPoint.objects.filter(
         operation_id=operation_id, retired_by=None, value__isnull=False
     )
-    found = points.exclude(name__startswith=SYSTEM).order_by().values_list("name")
+    found = of_metrics(points).order_by().values_list("name")
     return {name: [low, high] for name, low, high in found.annotate(Min("value"), Max("value"))}
 
 
@@ -31,7 +32,7 @@ def widened(extremes: Mapping[str, list[float]], points: Iterable[NewPoint]) -> 
     found = dict(extremes)
     for point in points:
         value = point.value
-        if value is not None and not point.name.startswith(SYSTEM):
+        if value is not None and is_metric(point.name):
             low, high = found.get(point.name, (value, value))
             found[point.name] = [min(low, value), max(high, value)]
     return found

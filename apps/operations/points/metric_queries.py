@@ -1,18 +1,19 @@
 """Queries for metric points and logs, in pages of bounded size."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property, reduce
 from operator import or_
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, Unpack, cast
 
-from django.db.models import Count, Max, Min, QuerySet
+from django.db.models import Count, Exists, Max, Min, OuterRef, QuerySet
 
 from apps.operations.id_order import between, newest_first, oldest_first
-from apps.operations.models import LogChunk, MetricPoint, PackedPoints
+from apps.operations.models import LogChunk, MetricPoint, Operation, PackedPoints
 from apps.operations.points.thinned_points import thinned, width_of
+from trainops.media.names import NO_METRICS
 
 if TYPE_CHECKING:
     from apps.operations.points.packed_points import Key, Points
@@ -117,16 +118,46 @@ def curves_after(places: Collection[tuple[str, int]]) -> dict[tuple[str, int], C
     }
 
 
+def of_metrics(points: QuerySet[MetricPoint]) -> QuerySet[MetricPoint]:
+    """Return the points that are metrics of their operation; see is_metric."""
+    for beginning in NO_METRICS:
+        points = points.exclude(name__startswith=beginning)
+    return points
+
+
+def measured(operation_ids: Collection[str]) -> set[str]:
+    """Return the operations that have any point; one query, which finds one point of each."""
+    if not operation_ids:
+        return set()
+    mine = OuterRef("pk")
+    has_points = Exists(MetricPoint.objects.filter(operation_id=mine))
+    has_packed = Exists(PackedPoints.objects.filter(operation_id=mine))
+    found = Operation.objects.filter(has_points | has_packed, pk__in=operation_ids)
+    return set(found.order_by().values_list("pk", flat=True))
+
+
 def curves_of_several(
     operation_ids: Iterable[str], *, max_points: int = 2000, **selection: Unpack[PointSelection]
 ) -> dict[str, Curves]:
-    """Return the curves of each operation, with the points that `selection` of `selected` names.
+    """Return `curves_of_selections` with the same selection for each operation."""
+    return curves_of_selections(dict.fromkeys(operation_ids, selection), max_points=max_points)
+
+
+def curves_of_selections(
+    selections: Mapping[str, PointSelection],
+    *,
+    max_points: int = 2000,
+    max_of_several: int | None = None,
+) -> dict[str, Curves]:
+    """Return the curves of each operation, with the points that its selection names.
 
     They are thinned as by `curves`, and further where they would have more than about
-    MAX_POINTS_OF_SEVERAL points together; each keeps at least about MIN_POINTS.
+    `max_of_several` points together (default: MAX_POINTS_OF_SEVERAL); each keeps at least about
+    MIN_POINTS.
     """
-    sources = {each: _source(each, selection) for each in operation_ids}
-    share = MAX_POINTS_OF_SEVERAL // max(1, sum(len(each.extents) for each in sources.values()))
+    sources = {each: _source(each, selection) for each, selection in selections.items()}
+    num_curves = sum(len(each.extents) for each in sources.values())
+    share = (max_of_several or MAX_POINTS_OF_SEVERAL) // max(1, num_curves)
     allowed = min(max_points, max(MIN_POINTS, share))
     return {each: source.curves(allowed) for each, source in sources.items()}
 

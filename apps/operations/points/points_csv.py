@@ -28,18 +28,33 @@ def pages(
     not finite is NaN, Infinity or -Infinity; `retired_by` is empty for points that
     count. A query for every page, not one cursor: another thread may request each.
     """
-    points = selected(operation_id, attempt=attempt, after_step=after_step, to_step=to_step)
     yield _lines([COLUMNS])
+    points = selected(operation_id, attempt=attempt, after_step=after_step, to_step=to_step)
+    yield from _pages_of_names(points, name)
+
+
+def pages_of_several(operation_ids: Iterable[str], name: Sequence[str] = ()) -> Iterator[str]:
+    """Yield the points of operations one after another, as `pages`, with the id in each row."""
+    yield _lines([("operation_id", *COLUMNS)])
+    for operation_id in operation_ids:
+        yield from _pages_of_names(selected(operation_id), name, (operation_id,))
+
+
+def _pages_of_names(
+    points: QuerySet[MetricPoint], name: Sequence[str], first: tuple[str, ...] = ()
+) -> Iterator[str]:
+    """Yield the points of each of the metrics, by default of all, after the cells `first`."""
     for each in name or points.order_by("name").values_list("name", flat=True).distinct():
-        yield from _pages_of(points.filter(name=each))
+        yield from _pages_of(points.filter(name=each), first)
 
 
-def _pages_of(points: QuerySet[MetricPoint]) -> Iterator[str]:
+def _pages_of(points: QuerySet[MetricPoint], first: tuple[str, ...]) -> Iterator[str]:
     rows = points.order_by("step", "attempt").values_list(*COLUMNS, "not_finite")
     following = rows
     while page := list(following[:PAGE]):
         yield _lines(
             (
+                *first,
                 csv_cell(name),
                 step,
                 attempt,

@@ -1,6 +1,7 @@
 """Files of a recipe on this server that differ from those that a checkpoint was made with.
 
-Asked before a person's resume. Restarts by the platform are not asked about: their receipts tell.
+Asked before a person's resume or fork. Restarts by the platform are not asked about: their receipts
+tell.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,6 +12,7 @@ from apps.operations.errors import NotAllowed
 from apps.operations.models import Operation
 from trainops.kind import KINDS
 from trainops.runtime import provenance
+from trainops.runtime.config import OperationConfig
 from trainops.runtime.errors import ConfigError
 
 
@@ -52,6 +54,39 @@ def require_same(operation: Operation, start: Checkpoint) -> None:
         raise refusal("A resume", changed, waives_exact=waived, checkpoint_id=start.pk)
 
 
+def require_accepted(
+    source: Operation, start: Checkpoint, config: OperationConfig, *, is_accepted: bool
+) -> None:
+    """Raise where a fork from this checkpoint would run changed files.
+
+    config: of the fork; one that requires exactness is refused, also where that is accepted.
+
+    Raises ConfigError and NotAllowed.
+    """
+    is_required = config.exact == "required"
+    if is_accepted and not is_required:
+        return
+    changed = of(source, start)
+    if changed and is_required:
+        raise ConfigError({"exact": f"got required; {differing(changed)}; allowed: reported"})
+    if changed:
+        raise refusal("A fork", changed, checkpoint_id=start.pk)
+
+
+def not_exact(changed: Sequence[str]) -> str:
+    """Return the sentence of a preview that names these files."""
+    names = provenance.named(changed)
+    return f"It is not exact: these files of the recipe on this server differ: {names}."
+
+
+def differing(changed: Sequence[str]) -> str:
+    """Return the clause that names these files."""
+    return (
+        "these files of the recipe on this server differ from those of the checkpoint: "
+        f"{provenance.named(changed)}"
+    )
+
+
 def refusal(
     subject: str, changed: Sequence[str], *, waives_exact: bool = False, **details: object
 ) -> NotAllowed:
@@ -62,8 +97,7 @@ def refusal(
     further = " That accepts any other difference, too, which exact: required refuses."
     return NotAllowed(
         "CODE_CHANGED",
-        f"{subject} would not be exact: these files of the recipe on this server differ from those "
-        f"of the checkpoint: {provenance.named(changed)}. Nothing was changed. "
+        f"{subject} would not be exact: {differing(changed)}. Nothing was changed. "
         f"Restore the files, or accept that it is not exact.{further if waives_exact else ''}",
         changed_files=list(changed),
         **details,

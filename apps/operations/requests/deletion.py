@@ -35,7 +35,7 @@ class Deletion:
     kept: Sequence[Checkpoint]
 
 
-def delete(*, operation_id: str, actor: "User") -> checkpoints.Freed:
+def delete(*, operation_id: str, actor: "User | None") -> checkpoints.Freed:
     """Delete an operation with everything that belongs to it; refused while it may still run."""
     operation = get(operation_id)
     require_whole(operation)

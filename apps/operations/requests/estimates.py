@@ -10,7 +10,7 @@ from django.utils import timezone
 from apps.operations.lifecycle import State
 from apps.operations.models import Operation
 from apps.operations.placement import need_of
-from apps.operations.requests import projects
+from apps.operations.requests import projects, uncertainty
 from apps.operations.requests.submission import clean_label, with_platform_defaults
 from apps.operations.scheduling import queue_status, shares
 from apps.operations.scheduling.blocking import (
@@ -21,19 +21,26 @@ from apps.operations.scheduling.blocking import (
 )
 from trainops.kind import KINDS
 from trainops.plain import Config
+from trainops.runtime.config import OperationConfig
+from trainops.runtime.receipt import MATTERS, VARYING
 
 MAX_EARLIER = 20
+REFUSED = "On a GPU it is refused before its first step: exact: required needs deterministic: true."
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """`seconds` and `checkpoint_bytes` are medians of `num_earlier` operations; None of 0."""
+    """What a submission would do.
+
+    `seconds` and `checkpoint_bytes` are medians of `num_earlier` operations; None of 0.
+    """
 
     status: QueueStatus  # why it would wait, or that it would start
     worker_ids: list[str]  # that can run it, busy or not
     num_earlier: int = 0
     seconds: float | None = None
     checkpoint_bytes: float | None = None
+    notes: tuple[str, ...] = ()  # on exactness, one sentence each
 
 
 def estimate(
@@ -63,7 +70,16 @@ def estimate(
         len(earlier),
         median(seconds for seconds, _ in earlier) if earlier else None,
         median(size for _, size in earlier) if earlier else None,
+        _notes(parsed),
     )
+
+
+def _notes(config: OperationConfig) -> tuple[str, ...]:
+    if not uncertainty.may_vary(config):
+        return ()
+    if config.exact == "required":
+        return (REFUSED,)
+    return (f"A resume may not be exact: {MATTERS['deterministic']}: {VARYING}.",)
 
 
 def _earlier(kind: str, config: Config) -> list[tuple[float, int]]:

@@ -1,12 +1,14 @@
 """A fork: a new operation that continues from a checkpoint of another, with changed fields."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
+from apps.checkpoints.models import Checkpoint
 from apps.operations.errors import NotAllowed
 from apps.operations.models import MAX_NAME_LENGTH, Operation
 from apps.operations.requests import services
-from apps.operations.requests.initial_checkpoints import Fork, WarmStart
+from apps.operations.requests.initial_checkpoints import Fork, InitialCheckpoint
 from apps.operations.requests.submission import with_platform_defaults
 from trainops.kind import KINDS
 from trainops.plain import Config
@@ -37,24 +39,27 @@ def fork(
     operation_id: str,
     owner: "User",
     config: Mapping[str, object] | None = None,
+    accept_inexact: bool = False,
     **more: Unpack[ForkOptions],
 ) -> Operation:
     """Submit a new operation that continues from a checkpoint of another.
 
     `config` holds the fields that differ. The new one has bytes of its own: what becomes of the
-    other does not touch it.
+    other does not touch it. Files of the recipe that were changed since are a reason to refuse,
+    which `accept_inexact` overrides unless the config requires exactness.
 
     Raises ConfigError where more differs than may, CheckpointNotFound, NotAllowed, DomainError and
     StorageUnavailable.
     """
     source = services.get(operation_id)
     services.require_whole(source)
-    return submit_from(source, Fork, FORK, owner=owner, config=config, **more)
+    begins_with = partial(Fork, accept_inexact=accept_inexact)
+    return submit_from(source, begins_with, FORK, owner=owner, config=config, **more)
 
 
 def submit_from(
     source: Operation,
-    begins_with: type[Fork | WarmStart],
+    begins_with: Callable[[Checkpoint, Sequence[str]], InitialCheckpoint],
     suffix: str,
     *,
     owner: "User",
@@ -83,18 +88,31 @@ def submit_from(
         queue=source.queue if queue is None else queue,
         project=source.project if project is None else project,
         idempotency_key=idempotency_key,
-        initial_checkpoint=begins_with(checkpoint, skipped=[str(each.problem) for each in skipped]),
+        initial_checkpoint=begins_with(checkpoint, [str(each.problem) for each in skipped]),
     )
 
 
-def extend(*, operation_id: str, owner: "User", to: int, **more: Unpack[ForkOptions]) -> Operation:
+def extend(
+    *,
+    operation_id: str,
+    owner: "User",
+    to: int,
+    accept_inexact: bool = False,
+    **more: Unpack[ForkOptions],
+) -> Operation:
     """Submit a fork that runs to a greater length: more epochs, rounds or steps.
 
     Raises ConfigError where `to` is not greater, NotAllowed for kinds without a length, and what a
     fork raises.
     """
     changed = longer(services.get(operation_id), to)
-    return fork(operation_id=operation_id, owner=owner, config=changed, **more)
+    return fork(
+        operation_id=operation_id,
+        owner=owner,
+        config=changed,
+        accept_inexact=accept_inexact,
+        **more,
+    )
 
 
 def longer(source: Operation, to: int | None) -> Config:

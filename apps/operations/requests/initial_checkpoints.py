@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
-from apps.checkpoints import place, remote, storage
+from apps.checkpoints import place, remote, signatures, signing_keys, storage
 from apps.checkpoints import services as checkpoints
 from apps.checkpoints.models import Checkpoint
 from apps.ledger import services as ledgers
 from apps.operations import inputs
 from apps.operations.files import exchange
 from apps.operations.models import Operation
+from apps.operations.requests import changed_code
 from trainops.concurrency_limit import UPLOAD_WAIT_SECONDS
 from trainops.files.requests import (
     ExchangeAnswer,
@@ -49,6 +50,7 @@ class InitialCheckpoint(ABC):
         """
         with exchange.answering():
             place.require()
+            signing_keys.require_enrolled()
         models, values = exchange.models_here(config), config.model_dump(mode="json")
         target: Target = {
             "directory": str(storage.operation_directory(operation_id)),
@@ -63,9 +65,11 @@ class InitialCheckpoint(ABC):
         }
         request = self._request(target)
         self.answer = exchange.ask(request, person=person, wait_seconds=self.wait_seconds)
-        if (bucket := remote.bucket()) is not None:
-            with exchange.answering():
-                bucket.upload(f"{operation_id}/{self._staged.directory}", threading.Event())
+        path = f"{operation_id}/{self._staged.directory}"
+        with exchange.answering():
+            signatures.write(path, self._staged.digest)
+            if (bucket := remote.bucket()) is not None:
+                bucket.upload(path, threading.Event())
 
     def commit(self, operation: Operation) -> None:
         """Commit the checkpoint, in the transaction that makes the operation's row."""
@@ -153,6 +157,11 @@ class WarmStart(InitialCheckpoint):
     what: ClassVar[str] = "WARM_STARTED"
     SOURCE: ClassVar[str] = "weights of "  # begins the note; the id and a comma follow
 
+    @classmethod
+    def source_in(cls, note: str) -> str:
+        """Return the id of the operation whose weights an event is about."""
+        return note.removeprefix(cls.SOURCE).partition(",")[0]
+
     def commit(self, operation: Operation) -> None:
         if operation.uses_ledger:
             ledgers.create(operation.pk, self.secret)
@@ -204,6 +213,7 @@ class Fork(InitialCheckpoint):
 
     checkpoint: Checkpoint
     skipped: Sequence[str] = ()  # newer ones, and why they could not be used
+    accept_inexact: bool = False  # run changed files of the recipe
 
     what: ClassVar[str] = "FORKED"
 
@@ -215,6 +225,9 @@ class Fork(InitialCheckpoint):
         self, operation_id: str, kind: str, config: OperationConfig, *, person: str
     ) -> None:
         config.require_forkable(KINDS[kind].parse_config(self.forked_from.config))
+        changed_code.require_accepted(
+            self.forked_from, self.checkpoint, config, is_accepted=self.accept_inexact
+        )
         super().prepare(operation_id, kind, config, person=person)
 
     def _request(self, target: Target) -> ForkRequest:

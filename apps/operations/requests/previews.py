@@ -6,7 +6,14 @@ from typing import Literal
 
 from apps.checkpoints.models import Checkpoint
 from apps.operations.models import Operation
-from apps.operations.requests import forking, services, warm_starting
+from apps.operations.requests import (
+    changed_code,
+    earlier_resumes,
+    forking,
+    services,
+    uncertainty,
+    warm_starting,
+)
 from apps.operations.requests.initial_checkpoints import about_ledgers
 from trainops.kind import KINDS
 from trainops.runtime.config import differences
@@ -27,7 +34,7 @@ class Change:
 class Preview:
     """`notes` say what becomes of the training, in sentences.
 
-    changed_files: of the recipe, which keep a resume from being exact.
+    changed_files: of the recipe, which keep a resume or a fork from being exact.
     """
 
     checkpoint: Checkpoint
@@ -55,25 +62,38 @@ def preview(
     if verb != "warm_start":
         after.require_forkable(before)
     checkpoint, skipped = services.first_healthy(source, checkpoint_id)
-    place = services.position(checkpoint, source)
+    place, files = services.position(checkpoint, source), changed_code.of(source, checkpoint)
     if verb == "warm_start":
         uses_ledger = KINDS[source.kind].uses_ledger(after.model_dump(mode="json"))
         about = about_ledgers(source, uses_ledger)
-        notes = [*_cold(place), *(f"{each[0].upper()}{each[1:]}." for each in about)]
+        notes = [*_cold(place, files), *(f"{each[0].upper()}{each[1:]}." for each in about)]
     else:
-        notes = [_begins(source, place), *after.continues(before)]
+        changed_code.require_accepted(source, checkpoint, after, is_accepted=True)
+        uncertain = uncertainty.of(source, checkpoint)
+        was_inexact = earlier_resumes.any_inexact(source, checkpoint)
+        may_be_exact = not (files or uncertain or was_inexact)
+        still_uncertain = uncertainty.under(after, uncertain)
+        notes = [
+            _begins(source, place),
+            *([changed_code.not_exact(files)] if files else []),
+            *([uncertainty.sentence(still_uncertain)] if still_uncertain else []),
+            *([earlier_resumes.SENTENCE] if was_inexact else []),
+            *after.continues(before, may_be_exact=may_be_exact),
+        ]
     passed_over = [f"{each}." for each in skipped]
     changes = [Change(*each) for each in differences(before, after)]
-    return Preview(checkpoint, place, changes, [*notes, *passed_over])
+    return Preview(checkpoint, place, changes, [*notes, *passed_over], changed_files=files)
 
 
 def _begins(source: Operation, place: str) -> str:
     return f"A new operation continues from a copy of the checkpoint at {place} of {source.name}."
 
 
-def _cold(place: str) -> list[str]:
+def _cold(place: str, files: Sequence[str]) -> list[str]:
+    named = f"{changed_code.differing(files)}; only the weights are taken."
     return [
         f"A new operation starts at step 0 with the weights of the checkpoint at {place}.",
+        *([f"{named[0].upper()}{named[1:]}"] if files else []),
         "Optimizer, schedule, data position and random streams start anew. Weights that are "
         "missing, unexpected or of another shape are named in its first event.",
     ]

@@ -7,6 +7,7 @@ next import of its run.
 
 import hashlib
 import json
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -28,7 +29,7 @@ from apps.operations.points.new_points import NewPoint
 from apps.operations.requests.submission import canonical_hash, clean_name, clean_tags
 from trainops.errors import DomainError
 from trainops.kind import KINDS, Kind
-from trainops.runtime.throughput import SYSTEM
+from trainops.media.names import is_metric
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 AT_ONCE = 4096  # points of one transaction, which packs them
 MAX_POINTS = 1_000_000
 MAX_LINE_BYTES, MAX_NAME, MAX_STEP = 1000, 64, 2**63 - 1
+MAX_EXACT = 2**53  # integers up to here are the same as floating-point numbers
 ABANDONED_AFTER = timedelta(minutes=5)  # without a further point
 
 
@@ -96,7 +98,7 @@ def import_run(run: RunFields, points: IO[bytes], owner: "User") -> tuple[Operat
     name, tags = clean_name(run["name"]), clean_tags(run["tags"])
     given = {
         "tool": run["tool"], "run": run["run"], "tool_status": run["status"],
-        "parameters": run["parameters"],
+        "parameters": _queryable(run["parameters"], run["tool"]),
     }  # fmt: skip
     config = kind.parse_config(given).model_dump(mode="json")
     counts, digest = _checked(run, points)
@@ -126,6 +128,35 @@ def import_run(run: RunFields, points: IO[bytes], owner: "User") -> tuple[Operat
         _remove(operation)
         raise
     return operation, True
+
+
+def _queryable(parameters: Mapping[str, object], tool: str) -> dict[str, object]:
+    """Return parameters as queries find them: dotted names nested, and numbers of MLflow as such.
+
+    Of `a` and `a.b`, the second keeps its dot.
+    """
+    found: dict[str, Any] = {}
+    for name, value in parameters.items():
+        parts = name.split(".")
+        place = found
+        if any(".".join(parts[:count]) in parameters for count in range(1, len(parts))):
+            parts = [name]
+        for part in parts[:-1]:
+            place = place.setdefault(part, {})
+        is_text = tool == "mlflow" and isinstance(value, str)
+        place[parts[-1]] = _number_or_text(str(value)) if is_text else value
+    return found
+
+
+def _number_or_text(text: str) -> float | str:
+    """Return the number that a text is in JSON, if it is finite and no digits are lost."""
+    try:
+        number = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    is_exact = type(number) is int and abs(number) <= MAX_EXACT
+    is_finite = type(number) is float and math.isfinite(number)
+    return number if is_exact or is_finite else text
 
 
 def _kind() -> Kind:
@@ -217,7 +248,7 @@ def _finish(operation: Operation, counts: _Counts, found: Extremes, ended: datet
     operation.result = {"points": counts.num_points, "metrics": len(counts.latest)}
     operation.result |= {"metrics_left_out": num_left_out} if num_left_out else {}
     operation.metrics = {
-        name: value for name, (_, value) in counts.latest.items() if not name.startswith(SYSTEM)
+        name: value for name, (_, value) in counts.latest.items() if is_metric(name)
     }
     operation.extremes, operation.progressed_at = found, ended
     tool, run = operation.config["tool"], operation.config["run"]

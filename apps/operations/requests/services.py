@@ -69,7 +69,7 @@ def get(operation_id: str) -> Operation:
         raise OperationNotFound(operation_id) from None
 
 
-def cancel(*, operation_id: str, actor: "User") -> Operation:
+def cancel(*, operation_id: str, actor: "User | None") -> Operation:
     """Ask it to save a checkpoint at its next safe point and stop.
 
     At once where no worker runs it: it waits, or its lease has expired.
@@ -77,12 +77,14 @@ def cancel(*, operation_id: str, actor: "User") -> Operation:
     return _stop(operation_id, actor, Operation.Stop.CANCEL, Reason.CANCELLED_BY_PERSON)
 
 
-def kill(*, operation_id: str, actor: "User") -> Operation:
+def kill(*, operation_id: str, actor: "User | None") -> Operation:
     """Stop it now: the last committed checkpoint stands, the work since then is lost."""
     return _stop(operation_id, actor, Operation.Stop.KILL, Reason.KILLED_BY_PERSON)
 
 
-def _stop(operation_id: str, actor: "User", how: Operation.Stop, reason: Reason) -> Operation:
+def _stop(
+    operation_id: str, actor: "User | None", how: Operation.Stop, reason: Reason
+) -> Operation:
     operation = get(operation_id)
     require_whole(operation)
     name = name_of(actor)

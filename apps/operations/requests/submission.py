@@ -197,6 +197,7 @@ def _write(
         nodes=need.nodes,
         min_nodes=need.min_nodes,
         first_checkpoint_seconds=need.first_checkpoint_seconds,
+        uses_datasets=need.uses_datasets,
         idempotency_key=key,
         request_hash=wanted.hash if key else "",
         unit=engine.unit,

@@ -52,5 +52,4 @@ def source_of(operation: Operation) -> Operation | None:
     event = operation.events.filter(what=WarmStart.what).first()
     if event is None:
         return None
-    source = event.note.removeprefix(WarmStart.SOURCE).partition(",")[0]
-    return Operation.objects.filter(pk=source).first()
+    return Operation.objects.filter(pk=WarmStart.source_in(event.note)).first()

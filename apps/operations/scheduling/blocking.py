@@ -31,6 +31,7 @@ class BlockingReason(StrEnum):
     WORKERS_DRAINING = "WORKERS_DRAINING"
     WORKERS_ENDING = "WORKERS_ENDING"
     STORAGE_AWAY = "STORAGE_AWAY"
+    DATASETS_AWAY = "DATASETS_AWAY"
     DISK_SHORT = "DISK_SHORT"
     SHARE_TOO_SMALL = "SHARE_TOO_SMALL"
     BUDGET_USED_UP = "BUDGET_USED_UP"
@@ -303,6 +304,15 @@ def _storage_away(waiting: WaitingOperation, workers: Sequence[ServingWorker]) -
     return f"The checkpoint storage is unavailable: {problem}"
 
 
+def _has_datasets(waiting: WaitingOperation, worker: ServingWorker) -> bool:
+    return not (waiting.need.uses_datasets and worker.dataset_problem)
+
+
+def _datasets_away(waiting: WaitingOperation, workers: Sequence[ServingWorker]) -> str:
+    problem = next(worker.dataset_problem for worker in workers if worker.dataset_problem)
+    return f"The dataset storage is unavailable: {problem}"
+
+
 def _no_disk(waiting: WaitingOperation, workers: Sequence[ServingWorker]) -> str:
     most = max(workers, key=lambda worker: worker.disk_bytes or 0)
     return (
@@ -431,6 +441,12 @@ QUESTIONS = (
         lambda _, worker: not worker.storage_problem,
         _storage_away,
         lambda _: "reach the checkpoint storage",
+    ),
+    Question(
+        BlockingReason.DATASETS_AWAY,
+        _has_datasets,
+        _datasets_away,
+        lambda _: "reach the dataset storage",
     ),
     Question(
         BlockingReason.DISK_SHORT,

@@ -38,6 +38,7 @@ class NeedRow(TypedDict):
     nodes: int
     min_nodes: int
     first_checkpoint_seconds: int | None
+    uses_datasets: bool
 
 
 class BlockedRow(NeedRow):
@@ -201,6 +202,7 @@ def _need(row: NeedRow) -> Need:
         nodes=row["nodes"],
         min_nodes=row["min_nodes"],
         first_checkpoint_seconds=row["first_checkpoint_seconds"],
+        uses_datasets=row["uses_datasets"],
     )
 
 

@@ -89,11 +89,7 @@ def _storage(expected: StorageBinding | OSError) -> str:
         if isinstance(expected, OSError):
             raise expected
         storages.look(place.here(), expected)
-        settings.CHECKPOINT_ROOT.mkdir(parents=True, exist_ok=True)  # of a bucket: where it stages
-        with tempfile.TemporaryFile(dir=settings.CHECKPOINT_ROOT) as file:
-            file.write(b"ready")
-        if settings.CHECKPOINT_BUCKET is not None:
-            remote.probe(settings.CHECKPOINT_BUCKET)
+        require_writable()
     except StorageFailed as error:
         return f"the bucket is not writable and readable: {error}"
     except StorageAway as error:
@@ -101,6 +97,15 @@ def _storage(expected: StorageBinding | OSError) -> str:
     except OSError as error:
         return f"{type(error).__name__}: {error.strerror or 'cannot be written'}"
     return ""
+
+
+def require_writable() -> None:
+    """Raise OSError unless checkpoints can be written, and read from a bucket."""
+    settings.CHECKPOINT_ROOT.mkdir(parents=True, exist_ok=True)  # of a bucket: where it stages
+    with tempfile.TemporaryFile(dir=settings.CHECKPOINT_ROOT) as file:
+        file.write(b"ready")
+    if settings.CHECKPOINT_BUCKET is not None:
+        remote.probe(settings.CHECKPOINT_BUCKET)
 
 
 def redis_client(broker_url: str) -> "redis.Redis":

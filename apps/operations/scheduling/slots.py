@@ -55,6 +55,11 @@ class Slots:
         return sum(each.processes for each in self.all() if each.takes_slot)
 
     @property
+    def is_in_use(self) -> bool:
+        """Whether an attempt runs, or an operation is being claimed, which holds no slot yet."""
+        return self.claiming.locked() or bool(self.all())
+
+    @property
     def free_slots(self) -> tuple[FreeSlot, ...]:
         """What is free. One operation in a slot holds a GPU; wait slots share all of them."""
         if self.gone_at is not None or self.is_draining:

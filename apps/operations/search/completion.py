@@ -7,7 +7,9 @@ from django.db.models import Model
 
 from apps.operations.indexes import is_
 from apps.operations.models import Operation, Tag
+from apps.operations.search.columns import OWN, joined
 from apps.operations.search.conditions import FIELDS
+from apps.operations.search.language import quoted, starts
 from apps.operations.search.values import COLUMNS, config_fields, parameters
 from trainops.recipes import recipes
 
@@ -22,7 +24,7 @@ STORED: dict[str, tuple[type[Model], str]] = {  # term -> the column that holds 
 
 def completions(query: str) -> list[str]:
     """Return queries that begin with `query` and complete its last word."""
-    start = query.rfind(" ") + 1
+    start = starts(f"{query}x")[-1]
     before, word = query[:start], query[start:]
     sign, word = ("-", word[1:]) if word.startswith("-") else ("", word)
     if not word:
@@ -36,9 +38,9 @@ def column_completions(columns: str) -> list[str]:
     """Return names of columns, separated by spaces, with each that completes the last one."""
     before, _, word = columns.rpartition(" ")
     start = f"{before} " if before else ""
-    return [start + each for each in _measured() if _begins(each, word) and each != word][
-        :MAX_COMPLETIONS
-    ]
+    names = joined((), OWN) if word.startswith("-") else _measured()
+    found = [start + each for each in names if _begins(each, word) and each != word]
+    return found[:MAX_COMPLETIONS]
 
 
 def _values(name: str, value: str) -> list[str]:
@@ -68,8 +70,10 @@ def _stored(name: str, start: str) -> list[str]:
 
 
 def _names(word: str) -> list[str]:
-    terms = [f"{name}:" for name in FIELDS]
-    return [each for each in (*terms, *_measured()) if _begins(each, word)]
+    """Return names of terms and values that begin so, with or without a quotation mark."""
+    values = (quoted(name) for name in _measured() if '"' not in name)
+    names = (*(f"{name}:" for name in FIELDS), *values)
+    return [each for each in names if _begins(each, word) or _begins(each, f'"{word}')]
 
 
 def _measured() -> list[str]:

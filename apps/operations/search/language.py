@@ -8,14 +8,17 @@ from trainops.errors import DomainError
 MAX_LENGTH, MAX_TERMS = 1000, 30
 COMPARISONS = ("<=", ">=", "!=", "=", "<", ">")
 NAME = r"[^\W\d][\w./-]*"
+QUOTED = r'"[^"\x00-\x1f]+"'  # any name
 VALUE = rf"(?:best\({NAME}\)|{NAME})"  # the name of a value, or the best one of a metric
+_COMPARISON = "|".join(COMPARISONS)
 _TERM = re.compile(
     rf"""(?P<minus>-?)
-    (?:(?P<name>{VALUE})(?P<operator>:|<=|>=|!=|=|<|>))?
+    (?:(?P<name>{VALUE})(?P<operator>:|{_COMPARISON})|(?P<quoted>{QUOTED})(?P<after>{_COMPARISON}))?
     (?P<value>(?:"[^"]*"|[^\s"])*)""",
     re.VERBOSE,
 )
 _PART = re.compile(r'(?:"[^"]*"|[^,"])+')
+_QUOTED = re.compile(r'"[^"]*"')
 
 
 class QueryError(DomainError):
@@ -38,7 +41,7 @@ class Term:
     text: str  # as typed
     offset: int  # characters before it
     is_negated: bool
-    name: str
+    name: str  # without quotation marks
     operator: str  # ":" or one of COMPARISONS
     value: str
 
@@ -62,7 +65,7 @@ def parse(text: str) -> list[Term]:
     if len(text) > MAX_LENGTH:
         raise QueryError(text, MAX_LENGTH, f"has {len(text)} characters; at most {MAX_LENGTH}")
     terms: list[Term] = []
-    for start in _starts(text):
+    for start in starts(text):
         found = _TERM.match(text, start)
         if found is None:
             continue
@@ -75,7 +78,12 @@ def parse(text: str) -> list[Term]:
     return terms
 
 
-def _starts(text: str) -> list[int]:
+def quoted(name: str) -> str:
+    """Return the name of a value as a query has it: in quotation marks where it needs them."""
+    return name if re.fullmatch(VALUE, name) else f'"{name}"'
+
+
+def starts(text: str) -> list[int]:
     """Return where terms begin: after white space outside quotation marks."""
     starts, is_quoted, is_between = [], False, True
     for index, character in enumerate(text):
@@ -91,10 +99,19 @@ def _term(found: re.Match[str]) -> Term:
         text=found.group(),
         offset=found.start(),
         is_negated=bool(found["minus"]) and found.group() != "-",
-        name=found["name"] or "",
-        operator=found["operator"] or "",
+        name=found["name"] or (found["quoted"] or "").strip('"'),
+        operator=found["operator"] or found["after"] or "",
         value=found["value"] or ("-" if found.group() == "-" else ""),
     )
     if term.name and not (term.values if term.operator == ":" else term.plain.strip()):
         raise term.error(f"a value is missing after {term.operator!r}")
+    if not term.name and _is_like_a_comparison(term.value):
+        raise term.error(
+            "not a comparison; put the name before the sign, or the whole text, in quotation marks"
+        )
     return term
+
+
+def _is_like_a_comparison(text: str) -> bool:
+    """Whether free text has a sign of a comparison after its first character, not quoted."""
+    return any(sign in _QUOTED.sub('"', text)[1:] for sign in "<>=")

@@ -5,10 +5,10 @@ import re
 from django.db.models import Expression, F, FloatField, OrderBy
 from django.db.models.functions import Cast, NullIf
 
-from apps.operations.search.language import VALUE
+from apps.operations.search.language import QUOTED, VALUE
 from apps.operations.search.values import named
 
-_SORT = re.compile(rf"-?{VALUE}")
+_SORT = re.compile(rf"-?(?:{VALUE}|{QUOTED})")
 MAX_LENGTH = 80
 ORDERS: dict[str, Expression | F] = {  # name -> expression
     "created": F("created_at"),
@@ -27,11 +27,11 @@ FORM = (
 
 def is_value(text: str) -> bool:
     """Whether `text` may name a metric, a config field or a column."""
-    return is_sort(text) and not text.startswith("-")
+    return len(text) <= MAX_LENGTH and re.fullmatch(VALUE, text) is not None
 
 
 def is_sort(text: str) -> bool:
-    """Whether `text` names an order: the name of a value, descending with a minus sign."""
+    """Whether `text` names an order: a value, perhaps quoted; descending with a minus sign."""
     return len(text) <= MAX_LENGTH and _SORT.fullmatch(text) is not None
 
 
@@ -41,7 +41,7 @@ def ordering(sort: str) -> list[OrderBy]:
     if name in ORDERS:
         keys: list[Expression | F] = [ORDERS[name]]
     else:
-        value = named(name)
+        value = named(name.strip('"'))
         keys = [value.number, value.text] if value.path else [value.number]
     by = [OrderBy(key, descending=sort.startswith("-"), nulls_last=True) for key in keys]
     return [*by, F("created_at").desc(), F("id").desc()]

@@ -8,9 +8,11 @@ from django.db.models import Q, QuerySet
 from apps.operations.errors import Forbidden
 from apps.operations.models import SavedView
 from apps.operations.requests.access import Person
+from apps.operations.search.columns import FORM as COLUMNS_FORM
+from apps.operations.search.columns import MAX_COLUMNS, is_column
 from apps.operations.search.conditions import condition
 from apps.operations.search.groups import require_groupable
-from apps.operations.search.sorting import FORM, is_sort, is_value
+from apps.operations.search.sorting import FORM, is_sort
 from trainops.errors import DomainError
 from trainops.http.roles import Role, has_role
 from trainops.runtime.errors import ConfigError
@@ -19,7 +21,7 @@ from trainops.text import name_problem
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
-MAX_NAME, MAX_VIEWS, MAX_COLUMNS = 80, 100, 12
+MAX_NAME, MAX_VIEWS = 80, 100
 
 
 class ViewNotFound(DomainError):
@@ -84,8 +86,8 @@ def _problems(owner: "User", name: str, columns: Sequence[str], sort: str) -> di
         problems["name"] = problem
     elif _is_one_too_many(owner, name):
         problems["name"] = f"got view {MAX_VIEWS + 1}; allowed: {MAX_VIEWS}. Delete one first"
-    if wrong := [each for each in columns if not is_value(each)]:
-        problems["columns"] = f"got {wrong[0][:60]!r}; allowed: names of metrics and config fields"
+    if wrong := [each for each in columns if not is_column(each)]:
+        problems["columns"] = f"got {wrong[0][:60]!r}; allowed: {COLUMNS_FORM}"
     elif len(columns) > MAX_COLUMNS:
         problems["columns"] = f"got {len(columns)} columns; allowed: up to {MAX_COLUMNS}"
     if sort and not is_sort(sort):

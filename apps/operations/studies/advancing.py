@@ -9,7 +9,7 @@ import logging
 from collections.abc import Iterable
 
 from django.db import transaction
-from django.db.models import Count, Exists, F, OuterRef, Q
+from django.db.models import Count, F, Q
 
 from apps.operations.lifecycle import ACTIVE, State
 from apps.operations.models import Event, Operation, Study
@@ -66,12 +66,11 @@ def _advance_other(study_id: str) -> None:
 
 
 def _waiting(owner_id: int) -> list[str]:
-    """Return the studies of an owner that have more to submit, and nothing active.
+    """Return the studies of an owner that have more to submit.
 
-    The limit of the owner was reached when their last operation ended.
+    The limit of the owner may have been reached when operations of theirs ended.
     """
-    active = Operation.objects.filter(study=OuterRef("pk"), state__in=ACTIVE)
-    studies = Study.objects.filter(~Exists(active), owner=owner_id, stopped_at=None).annotate(
+    studies = Study.objects.filter(owner=owner_id, stopped_at=None).annotate(
         num_suggestions=Count("suggestions", distinct=True),
         num_operations=Count("operations", distinct=True),
     )

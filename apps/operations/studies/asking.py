@@ -15,6 +15,7 @@ from django.core import signing
 from django.db import transaction
 from django.db.models import DurationField, ExpressionWrapper, F, Sum
 
+from apps.operations.comparisons.values import number as number_of
 from apps.operations.lifecycle import ACTIVE, Reason, State
 from apps.operations.models import Attempt, Operation, Study, Suggestion
 from apps.operations.requests import limits
@@ -39,7 +40,7 @@ def fill(study: Study) -> int:
     Returns how many operations; at the limit the others are submitted by a later call.
     Called in a transaction with the study's row locked. A trial with an invalid config is left out.
     """
-    design = Design.parse(study.design)
+    design = Design.of_row(study.design)
     room = design.max_active - study.suggestions.filter(operation__state__in=ACTIVE).count()
     room = limits.granted_active(study.owner, room)
     if room <= 0 or not has_more(study):
@@ -99,13 +100,26 @@ def submit_part(study: Study, config: Mapping[str, object], part: InStudy) -> Op
 
 
 def value_of(result: object, metric: str) -> float | None:
-    """Return the number at a dotted path of a result; None where there is none."""
+    """Return the number at a dotted path of a result; None where there is none.
+
+    A number in the path is the index of a list, as in `comparison.lines`.
+    """
     value = result
     for name in metric.split("."):
-        value = value.get(name) if isinstance(value, Mapping) else None
-    if not isinstance(value, int | float) or isinstance(value, bool) or value != value:
+        value = _item(value, name)
+    found = number_of(value)
+    try:
+        return None if found is None else float(found)
+    except OverflowError:
         return None
-    return float(value)
+
+
+def _item(value: object, name: str) -> object:
+    if isinstance(value, Mapping):
+        return value.get(name)
+    if isinstance(value, list) and name.isdecimal() and int(name) < len(value):
+        return value[int(name)]
+    return None
 
 
 def objectives(study: Study) -> list[tuple[str, str]]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from django.db.models import Count, F, QuerySet, Sum
+from django.db.models.fields.json import KeyTransform
 
 from apps.operations.comparisons.differences import distinct
 from apps.operations.comparisons.values import number
@@ -102,11 +103,20 @@ def lines(study: Study) -> list[Trial]:
     further = [metric for metric, _ in asking.objectives(study)[1:]]
     shown = dict.fromkeys([*further, *KINDS[study.kind].columns])
     figures = [name for name in shown if name != study.metric]
-    paths = {name: f"result__{name.replace('.', '__')}" for name in (study.metric, *figures)}
+    names = (study.metric, *figures)
     rows: QuerySet[Any] = study.operations.order_by("pk").values(
-        *LINE_FIELDS, **{f"figure_{i}": F(path) for i, path in enumerate(paths.values())}
+        *LINE_FIELDS, **{f"figure_{i}": _at(name) for i, name in enumerate(names)}
     )
-    return sorted((_line(row, list(paths)) for row in rows), key=lambda each: _place(study, each))
+    return sorted((_line(row, names) for row in rows), key=lambda each: _place(study, each))
+
+
+def _at(metric: str) -> KeyTransform:
+    """Return what the database has at a dotted path of a result; see `asking.value_of`."""
+    first, *names = metric.split(".")
+    found = KeyTransform(first, "result")
+    for name in names:
+        found = KeyTransform(name, found)
+    return found
 
 
 def _line(row: Mapping[str, Any], names: Sequence[str]) -> Trial:
@@ -173,7 +183,8 @@ def front(study: Study, found: Sequence[Trial]) -> list[Trial]:
 
 def _costs(line: Trial, objectives: Sequence[tuple[str, str]]) -> list[float] | None:
     """Return the values of the objectives, the lower the better; None where one is missing."""
-    values = [line["value"], *(line["figures"][metric] for metric, _ in objectives[1:])]
+    by_metric = {objectives[0][0]: line["value"]}
+    values = [(line["figures"] | by_metric)[metric] for metric, _ in objectives]
     signs = [1 if mode == "min" else -1 for _, mode in objectives]
     known = [sign * value for sign, value in zip(signs, values, strict=True) if value is not None]
     return known if line["value"] is not None and len(known) == len(values) else None

@@ -32,6 +32,8 @@ class Range(Strict):
     def _is_one(self) -> Self:
         if self.low >= self.high:
             raise ValueError(f"low ({self.low:g}) must be below high ({self.high:g})")
+        if not math.isfinite(self.high - self.low):
+            raise ValueError(f"{self.low:g}..{self.high:g} is too long for a number")
         if self.log and self.low <= 0:
             raise ValueError("low must be above 0 with log")
         if self.whole and math.ceil(self.low) > math.floor(self.high):
@@ -137,6 +139,11 @@ class Design(Strict):
             problem = "no further_objectives, pruner, parallel and max_seconds"
             raise ValueError(f"walk_forward allows {problem}")
 
+    @classmethod
+    def of_row(cls, row: Mapping[str, Any]) -> Self:
+        """Return a design that was stored."""
+        return cls.parse(in_order(row))
+
     @property
     def num_trials(self) -> int:
         """The number of trials. Raises TooMany."""
@@ -164,6 +171,25 @@ class Design(Strict):
     def has(self, path: str, chosen: Mapping[str, object]) -> bool:
         """Whether a path has a value where the paths before it have those that were chosen."""
         return path not in self.conditions or self.conditions[path].holds(chosen)
+
+
+def in_order(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the JSON of a stored design with its paths in the order in which values are drawn.
+
+    It is that of PostgreSQL's `jsonb`, which keeps no other, also on SQLite; but each path follows
+    that of its condition.
+    """
+    conditions, paths = row.get("conditions", {}), list[str]()
+
+    def add(path: str) -> None:
+        if path in conditions:
+            add(conditions[path]["path"])
+        if path not in paths:
+            paths.append(path)
+
+    for path in sorted(row["values"], key=lambda path: (len(path.encode()), path.encode())):
+        add(path)
+    return {**row, "values": {path: row["values"][path] for path in paths}}
 
 
 def is_same(one: object, other: object) -> bool:

@@ -15,7 +15,7 @@ from apps.operations.models import Study
 from apps.operations.search.directions import Mode, stem
 from apps.operations.studies import asking, comparison
 from apps.operations.studies.rows import Trial
-from trainops.runtime.throughput import SYSTEM
+from trainops.media.names import is_metric
 
 MAX_METRICS = 40
 
@@ -108,7 +108,7 @@ def _measured(study: Study, lines: Sequence[Trial]) -> list[Dimension]:
     metrics: dict[str, Any] = {pk: (latest, extremes or {}) for pk, latest, extremes in rows}
     counts = Counter(name for latest, _ in metrics.values() for name in latest)
     names = sorted(counts, key=lambda name: (-counts[name], name))
-    shown = [name for name in names if name != AXIS and not name.startswith(SYSTEM)]
+    shown = [name for name in names if name != AXIS and is_metric(name)]
     monitored = {stem(comparison.metric_name(study)): {study.mode}}
     found = []
     for name in shown[:MAX_METRICS]:

@@ -49,6 +49,16 @@ def judged_by(kind: str, config: Mapping[str, object], metric: str, mode: str) -
     return metric or KINDS[kind].objective.metric, mode or KINDS[kind].mode(config)
 
 
+def require_distinct(design: Design, metric: str) -> None:
+    """Raise ConfigError where an objective is given twice; `metric` is that of the first."""
+    seen = {metric}
+    for place, objective in enumerate(design.further_objectives):
+        if objective.metric in seen:
+            problem = f"got {objective.metric!r}; allowed: a metric that is no objective yet"
+            raise ConfigError({f"design.further_objectives.{place}.metric": problem})
+        seen.add(objective.metric)
+
+
 def completed(design: Design, kind: str, config: Mapping[str, object]) -> Design:
     """Return the design with the pruner's metric and mode, by default those of the config."""
     if design.pruner is None:

@@ -37,7 +37,7 @@ def _prune(operation: Operation) -> None:
     Trials of which checkpoints are committed at the same moment may not see each other's values.
     """
     study = Study.objects.get(pk=operation.study_id)
-    design = Design.parse(study.design)
+    design = Design.of_row(study.design)
     if design.pruner is None or not _running(operation).exists() or _was_pruned(operation):
         return
     suggestion = study.suggestions.filter(operation=operation).first()

@@ -40,7 +40,7 @@ logger = logging.getLogger(__name__)
 class StopRequest(Protocol):
     """`services.cancel` or `services.kill`."""
 
-    def __call__(self, *, operation_id: str, actor: "User") -> Operation: ...
+    def __call__(self, *, operation_id: str, actor: "User | None") -> Operation: ...
 
 
 class StudyNotFound(DomainError):
@@ -94,6 +94,7 @@ def create(
     KINDS.require_computed(kind)
     wanted = planning.completed(planning.parse(design), kind, config)
     metric, mode = planning.judged_by(kind, config, metric, mode)
+    planning.require_distinct(wanted, metric)
     study_id = f"st_{timezone.now():%Y%m%d_%H%M%S}_{secrets.token_hex(3)}"
     plan = planning.plan(study_id, kind, config, wanted)
     limits.require_studies(owner)
@@ -128,7 +129,7 @@ def cancel(*, study_id: str, actor: "User") -> int:
     return _stop(get(study_id), services.cancel, actor)
 
 
-def kill(*, study_id: str, actor: "User") -> int:
+def kill(*, study_id: str, actor: "User | None") -> int:
     """Kill all of its operations that have not ended; no more are submitted. Returns how many."""
     return _stop(get(study_id), services.kill, actor)
 
@@ -222,7 +223,7 @@ def delete(*, study_id: str, actor: "User") -> int:
     return 1
 
 
-def _stop(study: Study, stop: StopRequest, actor: "User") -> int:
+def _stop(study: Study, stop: StopRequest, actor: "User | None") -> int:
     with transaction.atomic():
         # Under the lock of `advance`: what it submits is stopped here, or it finds this.
         Study.objects.select_for_update().get(pk=study.pk)

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 
-from apps.checkpoints import copies, integrity, storage
+from apps.checkpoints import copies, integrity, signatures, storage
 from apps.checkpoints.models import Checkpoint
 from apps.ledger import services as ledgers
 from apps.operations.files.uploads import BackgroundCall
@@ -61,7 +61,8 @@ class SubtaskManager:
     def ended(self) -> Iterator[SubtaskEnded]:
         """Yield the subtasks that have ended since the last call.
 
-        Raises OSError if the storage fails repeatedly to return a final checkpoint.
+        Raises OSError if the storage fails repeatedly to return a final checkpoint, or this process
+        cannot judge signatures, and SignatureRefused.
         """
         if not self._running or time.monotonic() - self._looked_at < LOOK_SECONDS:
             return
@@ -98,6 +99,7 @@ class SubtaskManager:
         found, download = self._fetching[subtask.pk]
         if not download.is_done:
             return None
+        signatures.require(found)  # computing it again, because of a signature, would delete it
         del self._fetching[subtask.pk]
         try:
             download.result()

@@ -214,6 +214,7 @@ def _created(parent: Operation, requested: port.Subtask, given: Checkpoint) -> S
         device=parent.device,
         gpu_memory_bytes=parent.gpu_memory_bytes,
         memory_bytes=parent.memory_bytes,
+        uses_datasets=parent.uses_datasets,
         unit=kind.unit,
         total_steps=requested.num_steps,
         traceparent=TRACING.current(),

@@ -20,6 +20,7 @@ CHECKS: Mapping[str, Check] = {
     "temporary files": machine.temporary_files,
     "web": web.settings_of_web,
     "data directory": web.data_directory,
+    "signatures": stores.signatures,
     "second factors": sign_in.second_factors,
     "sign-in provider": sign_in.provider,
     "workers": workers.registered,
@@ -29,8 +30,8 @@ CHECKS: Mapping[str, Check] = {
 }
 NEEDS_DATABASE = frozenset(
     {
-        "migrations", "storage", "clocks", "second factors", "workers", "background work",
-        "notifications",
+        "migrations", "storage", "clocks", "signatures", "second factors", "workers",
+        "background work", "notifications",
     }
 )  # fmt: skip
 NEEDS_MIGRATIONS = NEEDS_DATABASE - {"migrations"}

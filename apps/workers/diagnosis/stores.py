@@ -8,12 +8,17 @@ import redis
 from django.conf import settings
 from django.db import DatabaseError, connection
 
-from apps.checkpoints import place
+from apps.checkpoints import place, signing_keys
+from apps.checkpoints.models import Checkpoint
+from apps.checkpoints.storage_remedies import remedy
+from apps.datasets import storage as dataset_files
 from apps.datasets.storage import PLACE as DATASETS
 from apps.installation import schema, storages
 from apps.operations.scheduling import readiness
 from apps.workers.diagnosis.findings import Diagnosis
 from apps.workers.models import LOCAL, Worker
+from trainops.paths import COMMAND
+from trainops.signature_settings import VARIABLE
 
 SLOW_SECONDS = 0.1
 URL = "TRAINOPS_DATABASE_URL"
@@ -91,20 +96,46 @@ def _memory_policy(client: "redis.Redis") -> str:
     return value.decode() if isinstance(value, bytes) else str(value)
 
 
+def signatures() -> Iterator[Diagnosis]:
+    """Whether checkpoints are signed here, and all processes accept the signatures."""
+    num_unsigned = Checkpoint.objects.filter(signature="").count()
+    if not signing_keys.is_enrolled_now():
+        yield Diagnosis.problem(
+            "this machine has another secret key than the installation, or none was recorded: it "
+            f"signs no checkpoints{_claims_nothing()}; its key is {signing_keys.own_key()}",
+            "Give it the secret_key of the first machine. If that was lost: "
+            f"{COMMAND} signing-keys enroll",
+        )
+    elif num_unsigned and settings.REQUIRE_SIGNATURES:
+        yield Diagnosis.problem(
+            f"{num_unsigned} checkpoints are not signed, which {VARIABLE}=1 refuses",
+            f"{COMMAND} signing-keys sign",
+        )
+    else:
+        number = f"; {num_unsigned} checkpoints are not signed" if num_unsigned else ""
+        yield Diagnosis.ok(f"checkpoints are signed{number}")
+
+
+def _claims_nothing() -> str:
+    return f", and claims nothing ({VARIABLE}=1)" if settings.REQUIRE_SIGNATURES else ""
+
+
 def storage() -> Iterator[Diagnosis]:
-    remedy = (
-        "Mount the storage of this installation, or correct TRAINOPS_CHECKPOINT_STORAGE and "
-        "TRAINOPS_DATA_DIR. To use another installation's: up --take-over-storage."
-    )
-    for name, where in (("checkpoints", place.here()), ("datasets", DATASETS)):
+    for where, require_writable in (
+        (place.here(), readiness.require_writable),
+        (DATASETS, dataset_files.require_writable),
+    ):
         try:
             storages.look(where, storages.expect(where))
         except OSError as error:
-            yield Diagnosis.problem(f"the storage of {name}: {error}", remedy)
+            yield Diagnosis.problem(f"the storage of {where.name}: {error}", remedy(error))
+            continue
+        try:
+            require_writable()
+        except OSError as error:
+            yield Diagnosis.problem(f"{where.name} cannot be written: {error}", remedy(error))
         else:
-            yield Diagnosis.ok(f"{name} are in {where.location}")
-    if problem := next((each.problem for each in readiness.parts() if each.name == "storage"), ""):
-        yield Diagnosis.problem(f"checkpoints cannot be written: {problem}", remedy)
+            yield Diagnosis.ok(f"{where.name} are in {where.location}")
     yield from _shared()
 
 

@@ -5,12 +5,14 @@ from typing import Any
 
 from django.conf import settings
 
+from apps.checkpoints.signing_keys import SHORT, own_keys
 from apps.operations.models import Operation
 from apps.workers import metrics
 from apps.workers.clock_skew import seconds as seconds_of_skew
 from apps.workers.diagnosis.findings import Diagnosis
 from apps.workers.models import LOCAL, Worker
 from trainops.kind import KINDS
+from trainops.paths import COMMAND
 from trainops.version import VERSION
 
 MAX_SKEW_SECONDS = 5.0  # leases do not depend on it; --until, log lines and signatures do
@@ -74,10 +76,19 @@ def _of_worker(worker: Any) -> Iterator[Diagnosis]:
             f"{name} runs trainops {version}, this is {VERSION}",
             "Update both to one version, and restart the worker.",
         )
+    if worker.worker_type == LOCAL:
+        yield from _of_key(worker)
     if worker.storage_problem:
         yield Diagnosis.problem(
             f"{name} cannot use the checkpoint storage: {worker.storage_problem}",
-            f"Mount the storage on {worker.host or 'its machine'} under the same path.",
+            f"Run `{COMMAND} doctor` on {worker.host or 'its machine'}: it names the cause.",
+        )
+    if worker.dataset_problem:
+        yield Diagnosis.warning(
+            f"{name} cannot read datasets, and leaves operations that use some to other workers: "
+            f"{worker.dataset_problem}",
+            f"Run `{COMMAND} doctor` on {worker.host or 'its machine'}: it names the cause. With "
+            "a data directory of its own this is as it has to be (docs/several-hosts.md).",
         )
     if worker.is_draining and worker.drain_reason:
         yield Diagnosis.warning(
@@ -87,6 +98,26 @@ def _of_worker(worker: Any) -> Iterator[Diagnosis]:
         yield Diagnosis.warning(
             f"{name} reported: {worker.last_error}", "Its log has more; later reports replace it."
         )
+
+
+def _of_key(worker: Any) -> Iterator[Diagnosis]:
+    key = worker.capabilities.get("signing_key")  # public: it identifies the secret key
+    own, *former = own_keys()
+    if not key or key == own:
+        return
+    if key in former:
+        yield Diagnosis.warning(
+            f"{worker.worker_id} still uses a former secret key: it does not read what is "
+            "encrypted or signed with the new one",
+            f"Give {worker.host or 'its machine'} the new secret key, and restart the worker.",
+        )
+        return
+    yield Diagnosis.problem(
+        f"{worker.worker_id} has another secret key than this machine (public keys {key[:SHORT]} "
+        f"and {own[:SHORT]}): neither reads what the other has encrypted or signed",
+        f"Copy the secret_key of the first machine to {worker.host or 'its machine'} "
+        "(or set TRAINOPS_SECRET_KEY alike), and restart the worker.",
+    )
 
 
 def background_work() -> Iterator[Diagnosis]:

@@ -18,6 +18,7 @@ from trainops.http.oidc.errors import SignInRefused
 from trainops.oidc_settings import Oidc
 
 BEGUN, PROVIDER = "oidc_begun", "oidc_issuer"  # keys of sessions
+AT_PROVIDER = "oidc_session"  # likewise: sub, sid and iat of the ID token
 CALLBACK, START, SIGN_OUT = "/login/oidc/callback", "/login/oidc", "/login/oidc/sign-out"
 BEGUN_SECONDS = 600
 MAX_STARTS, STARTS_SECONDS = 30, 60  # of one address
@@ -76,6 +77,7 @@ def finish(request: HttpRequest, oidc: Oidc) -> FinishedSignIn:
     user = accounts.sign_in(oidc, claims)
     is_first = sign_in.complete(request, user, method=sign_in.BY_PROVIDER)
     request.session[PROVIDER] = oidc.issuer
+    request.session[AT_PROVIDER] = {name: claims.get(name) for name in ("sub", "sid", "iat")}
     # The roles are those of the groups at the sign-in, so it must not be long ago.
     request.session.set_expiry(timezone.now() + timedelta(hours=oidc.session_hours))
     return FinishedSignIn(begun["to"], is_first)

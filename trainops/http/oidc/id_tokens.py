@@ -1,5 +1,11 @@
-"""Verification of ID tokens: signature by a key of the provider, issuer, audience, times, nonce."""
+"""Verification of ID tokens: signature by a key of the provider, issuer, audience, times, nonce.
 
+And of logout tokens, which have an event instead of a nonce.
+"""
+
+import base64
+import json
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,6 +25,8 @@ ALGORITHMS = (
 TYPES = ("RSA", "EC", "OKP")
 LEEWAY_SECONDS = 60  # that the clocks may differ
 MAX_SUBJECT = 255
+MAX_AGE_SECONDS = 300  # of a logout token
+LOGOUT = "http://schemas.openid.net/event/backchannel-logout"
 MAX_HEADER_BYTES = 16_384  # a chain of certificates (x5c) fits
 
 
@@ -44,13 +52,75 @@ def verified(
         iat={"essential": True},
         nonce={"essential": True, "value": nonce},
     )
+    claims = _decoded(token, published_keys, registry, "the ID token")
+    _require_party(oidc, claims)
+    return claims
+
+
+def verified_logout(oidc: Oidc, token: str, published_keys: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the claims of a logout token. Raises ProviderProblem.
+
+    An ID token is refused: it has a nonce, and no event.
+    """
+    registry = jwt.JWTClaimsRegistry(
+        leeway=LEEWAY_SECONDS,
+        iss={"essential": True, "value": oidc.issuer},
+        aud={"essential": True, "value": oidc.client_id},
+        exp={"essential": True},
+        iat={"essential": True},
+        jti={"essential": True},
+    )
+    claims = _decoded(token, published_keys, registry, "the logout token")
+    named = [claims[name] for name in ("sub", "sid") if name in claims]
+    if time.time() - claims["iat"] > MAX_AGE_SECONDS:
+        problem = f"got iat {claims['iat']}; allowed: at most {MAX_AGE_SECONDS} seconds ago"
+    elif "nonce" in claims:
+        problem = "got a nonce; allowed: none"
+    elif not _has_event(claims):
+        problem = f"got no event of a sign-out; allowed: {LOGOUT}"
+    elif not named or not all(map(_is_name, [*named, claims["jti"]])):
+        problem = f"got other names than text of 1 to {MAX_SUBJECT} characters as jti, sub and sid"
+    else:
+        return claims
+    raise ProviderProblem(NOT_ACCEPTED, detail=f"the logout token: {problem}")
+
+
+def require_addressed(oidc: Oidc, token: str) -> None:
+    """Raise ProviderProblem unless a token says that it is a logout token for this client.
+
+    Anyone can send one: what is none is refused before the provider is asked for its keys.
+    """
+    try:
+        payload = token.split(".")[1]
+        claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+    except (ValueError, IndexError, RecursionError):
+        claims = None
+    if not isinstance(claims, dict):
+        raise ProviderProblem(NOT_ACCEPTED, detail="the logout token cannot be read")
+    audience = claims.get("aud")
+    is_for_us = oidc.client_id in (audience if isinstance(audience, list) else [audience])
+    if claims.get("iss") != oidc.issuer or not is_for_us or not _has_event(claims):
+        raise ProviderProblem(NOT_ACCEPTED, detail="the logout token is not for this client")
+
+
+def _has_event(claims: Mapping[str, Any]) -> bool:
+    events = claims.get("events")
+    return isinstance(events, dict) and LOGOUT in events
+
+
+def _is_name(value: object) -> bool:
+    return isinstance(value, str) and 0 < len(value) <= MAX_SUBJECT
+
+
+def _decoded(
+    token: str, published_keys: Mapping[str, Any], registry: jwt.JWTClaimsRegistry, what: str
+) -> dict[str, Any]:
     try:
         claims = jwt.decode(token, usable_keys(published_keys), registry=_Headers()).claims
         registry.validate(claims)
     except (JoseError, ValueError, TypeError) as error:
-        detail = f"the ID token: {type(error).__name__}: {error}"
+        detail = f"{what}: {type(error).__name__}: {error}"
         raise ProviderProblem(NOT_ACCEPTED, detail=detail[:300]) from error
-    _require_party(oidc, claims)
     return claims
 
 

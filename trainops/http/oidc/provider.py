@@ -1,6 +1,7 @@
 """The provider: what it publishes about itself, and the exchange of a code for claims."""
 
 import base64
+import math
 import threading
 import time
 from collections.abc import Mapping
@@ -22,6 +23,7 @@ OPTIONAL = ("userinfo_endpoint", "end_session_endpoint")
 MAIL = {"email", "email_verified"}  # claims that belong together
 FAILED_SECONDS = 5.0  # for which a provider that did not answer is not asked again
 _known: dict[str, tuple[float, "Published | ProviderProblem"]] = {}  # each until a time
+_known_keys: dict[str, tuple[float, Mapping[str, Any]]] = {}  # each with when it was read
 _lock = threading.Lock()
 
 
@@ -74,9 +76,10 @@ def _read_anew(oidc: Oidc) -> Published | ProviderProblem:
 
 
 def forget() -> None:
-    """Have the metadata read anew."""
+    """Have the metadata and the keys read anew."""
     with _lock:
         _known.clear()
+        _known_keys.clear()
 
 
 def read(oidc: Oidc) -> Published:
@@ -166,6 +169,26 @@ def claims(oidc: Oidc, tokens: Tokens, *, nonce: str) -> dict[str, Any]:
         detail = f"{url}: HTTP {answer.status}, the subject {answer.body.get('sub')!r}"
         raise ProviderProblem(NOT_ACCEPTED, detail=detail)
     return _merged(found, answer.body)
+
+
+def logout_claims(oidc: Oidc, token: str) -> dict[str, Any]:
+    """Return the verified claims of a logout token. Raises ProviderProblem."""
+    id_tokens.require_addressed(oidc, token)
+    try:
+        return id_tokens.verified_logout(oidc, token, _keys(oidc, KEPT_SECONDS))
+    except ProviderProblem:  # the keys may be new
+        return id_tokens.verified_logout(oidc, token, _keys(oidc, FAILED_SECONDS))
+
+
+def _keys(oidc: Oidc, seconds: float) -> Mapping[str, Any]:
+    """Return the keys of the provider, read at most this long ago. Raises ProviderProblem."""
+    with _lock:
+        read_at, keys = _known_keys.get(oidc.issuer, (-math.inf, {}))
+    if time.monotonic() - read_at > seconds:
+        keys = ask(oidc, "GET", published(oidc).address("jwks_uri")).body
+        with _lock:
+            _known_keys[oidc.issuer] = (time.monotonic(), keys)
+    return keys
 
 
 def _needed(oidc: Oidc) -> set[str]:

@@ -64,6 +64,7 @@ class FederatedContext:
         if has_batch_norm(self.model):
             visited = zip(self.sizes, self.schedule.visits(), strict=True)
             sizes = {f"client {n}": size for n, (size, visits) in enumerate(visited) if visits}
+            self.model.train()  # as in the training of each client
             require_trainable(self.model, self.train, config.batch_size, sizes)
 
     def objects(self) -> dict[str, Any]:

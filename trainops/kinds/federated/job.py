@@ -11,7 +11,7 @@ from trainops.kinds.federated.config import FederatedConfig
 from trainops.kinds.federated.context import FederatedContext, require_gradients_of_each
 from trainops.kinds.federated.distributed import Distributed
 from trainops.kinds.federated.fast.batched_clients import BatchedClients, require_stackable
-from trainops.kinds.federated.limits import warnings_of
+from trainops.kinds.federated.limits import NUM_ROUNDS_FOLLOWED, warnings_of
 from trainops.kinds.federated.local_training import LocalTraining
 from trainops.kinds.federated.noise_accounting import NoiseAccounting, say_rates
 from trainops.kinds.federated.partition import picture
@@ -345,6 +345,8 @@ class FederatedJob:
             measured = measured | self.context.in_units(means, "val")
         if self.config.is_private:
             measured["epsilon"] = self.noise_accounting.budget.epsilon
+        if self.progress.number % -(-self.config.rounds // NUM_ROUNDS_FOLLOWED) == 0:
+            self._unreported |= self.server.figures_of(self.progress.taken)
         if self.progress.round_done(measured):
             self.server.keep_best()
         return measured

@@ -7,6 +7,8 @@ from trainops.lazy import load
 from trainops.runtime.labels import LABEL_RULE, is_label
 
 NUMBER = re.compile("0|[1-9][0-9]{0,8}")
+NUM_FOLLOWED = 40  # clients, the first ones, each of which has curves of its own
+NUM_ROUNDS_FOLLOWED = 1000  # about, of which these curves have points
 FEW_CLIENTS = 10  # with fewer, the noise of a whole client's update drowns it
 SEARCH = "trainops.kinds.federated.noise:find_for"  # a string: it imports NumPy
 ROBUST = ("median", "trimmed_mean")

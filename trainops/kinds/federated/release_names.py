@@ -59,7 +59,7 @@ FILES = {
         "318ad1a16b8c3d3078af7d042603438e3d90143bf3a194ecd37a94360ad834b3",
     ),
     "server": (
-        "6a72c56f81d06bf2cb5974b2ffaa6e8518e9d4900544e9db1a2071de952f5f5d",
+        "d446ac6adb935be223f3da73c2f687f61e8eaabf62851f89e45876fa25650d7a",
         "2bb43b7ac8609b16bdcad83eff35c5599e728e88bb2ffe18cb9ecf9cc6381148",
     ),
     "schedule": (

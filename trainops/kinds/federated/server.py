@@ -1,6 +1,7 @@
 """The server: its model, what the round's clients sent, and the best model so far."""
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -8,6 +9,7 @@ from torch import Tensor
 
 from trainops.kinds.federated.context import FederatedContext
 from trainops.kinds.federated.fast.batched_clients import BatchedClients
+from trainops.kinds.federated.limits import NUM_FOLLOWED
 from trainops.kinds.federated.local_training import (
     LocalTraining,
     Update,
@@ -20,6 +22,7 @@ from trainops.kinds.federated.progress import FederatedProgress
 from trainops.kinds.federated.releases import Release
 from trainops.kinds.federated.rng import begin_streams, normal
 from trainops.learning.shapes import require_same_shape
+from trainops.media.names import CLIENTS
 from trainops.runtime.errors import IncompatibleState, NonFiniteLoss
 from trainops.runtime.job import StateDict
 
@@ -113,6 +116,15 @@ class FederatedServer:
     def lines(self) -> dict[str, dict[str, float]]:
         """Return each client's newest means, by its number."""
         return {str(client): dict(means) for client, means in sorted(self.means.items())}
+
+    def figures_of(self, clients: Iterable[int]) -> dict[str, float]:
+        """Return the newest means of those of these clients that have curves of their own."""
+        return {
+            f"{CLIENTS}{client}/{name}": value
+            for client in clients
+            if client < NUM_FOLLOWED
+            for name, value in self.means.get(client, {}).items()
+        }
 
     def state_dict(
         self, local_training: LocalTraining | BatchedClients | None, number: int

@@ -1,16 +1,18 @@
 """Batches of a map-style dataset: their order and random numbers follow from seed and position."""
 
+import hashlib
 import logging
 import pickle
 import time
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Generator, Iterator, Mapping
+from dataclasses import dataclass, fields
+from functools import partial
 from itertools import count
 from typing import Any, Protocol, cast
 
 import torch
-from torch import Tensor, multiprocessing
-from torch.utils.data import DataLoader, TensorDataset
+from torch import multiprocessing
+from torch.utils.data import DataLoader, TensorDataset, get_worker_info
 
 from trainops.kinds.loop.examples import (
     Collate,
@@ -20,7 +22,8 @@ from trainops.kinds.loop.examples import (
     as_loaded,
     cannot_load,
 )
-from trainops.kinds.loop.orders import BatchOrder
+from trainops.kinds.loop.orders import BatchIndices, BatchOrder, num_examples
+from trainops.process.kinship import die_with
 from trainops.runtime.errors import IncompatibleState, InputError
 from trainops.runtime.ranks import ALONE, Devices
 from trainops.runtime.throughput import Throughput
@@ -40,6 +43,11 @@ class PassSource(Protocol):
     def items(self, number: int, first: int) -> Iterator[Any]:
         """Return the items of that pass from item `first` on."""
 
+    def examples(self, number: int, limit: int | None) -> list[int]:
+        """Return of each map-style dataset the number of examples that the items of a pass follow
+        from, of at most `limit` items; nothing where it is not known.
+        """
+
 
 @dataclass(frozen=True)
 class Workers:
@@ -50,10 +58,14 @@ class Workers:
     persistent_workers: bool = False
     pin_memory: bool = False
     timeout: float = 0
+    worker_init_fn: Callable[[int], object] | None = None
 
     def options(self) -> dict[str, Any]:
         """Return keyword arguments for a DataLoader. There is nothing to pin for without a GPU."""
-        return asdict(self) | {"pin_memory": self.pin_memory and torch.cuda.is_available()}
+        given = {each.name: getattr(self, each.name) for each in fields(self)}
+        begin = partial(begin_worker, self.worker_init_fn)
+        is_pinned = self.pin_memory and torch.cuda.is_available()
+        return given | {"pin_memory": is_pinned, "worker_init_fn": begin}
 
     def require(self, name: str, *sent: object) -> None:
         """Raise InputError unless they can work for this loader. `sent` goes to each of them."""
@@ -68,7 +80,22 @@ class Workers:
             problem = f"got num_workers 0 and {' and '.join(idle)} for {name!r}"
             raise InputError({"recipe": f"{problem}; allowed: with num_workers from 1"})
         if self.num_workers and multiprocessing.get_start_method() != "fork":
-            _require_picklable(name, sent)
+            _require_picklable(name, (*sent, self.worker_init_fn))
+
+
+def begin_worker(function: Callable[[int], object] | None, number: int) -> None:
+    """Call a worker_init_fn in a worker process, in which get_worker_info() has its dataset.
+
+    The process ends with the one that it loads for. torch looks for that only after this function:
+    where that one died earlier, the process would stay permanently, with its connections open.
+    """
+    parent = multiprocessing.parent_process()
+    if parent is not None and parent.pid and multiprocessing.get_start_method() != "forkserver":
+        die_with(parent.pid)
+    info: Any = get_worker_info()
+    object.__setattr__(info, "dataset", info.dataset.dataset)  # not what loads from it
+    if function is not None:
+        function(number)
 
 
 def _require_picklable(name: str, sent: tuple[object, ...]) -> None:
@@ -97,7 +124,7 @@ class PassBatches:
     ) -> None:
         self._order, self._seed = order, seed
         self._drop_last, self._devices = drop_last, devices
-        self._latest: tuple[int, Sequence[Tensor]] | None = None  # the pass, and its batches
+        self._latest: tuple[int, BatchIndices] | None = None  # the pass, and its batches
         self.begin = 0, 0  # the pass, and its first batch, that the next iteration is of
 
     def length(self, number: int) -> int:
@@ -108,6 +135,25 @@ class PassBatches:
         """Return the number of batches of every pass; None if passes differ."""
         length = self._order.fixed_length()
         return None if length is None else self._share(length)
+
+    def num_drawn(self) -> int | None:
+        """Return the number of examples on which the order of every pass depends, if it does."""
+        return self._order.num_drawn
+
+    def examples(self, number: int, limit: int | None) -> int:
+        """Return that number, or else that of the examples of the ranks in this pass."""
+        if (drawn := self._order.num_drawn) is not None:
+            return drawn
+        batches, length = self._batches(number), self.length(number)
+        items = length if limit is None else min(length, limit)
+        return num_examples(batches, min(items * self._devices.num_ranks, len(batches)))
+
+    def digest(self, number: int) -> int:
+        """Return a digest of the order of a pass, which fits into int64."""
+        digest = hashlib.blake2b(digest_size=7)
+        for each in self._batches(number):
+            digest.update(len(each).to_bytes(8, "little") + each.numpy().tobytes())
+        return int.from_bytes(digest.digest())
 
     def numbers(self, number: int, at: int) -> range:
         """Return the numbers in the pass of the batches that the ranks have as item `at`."""
@@ -132,8 +178,9 @@ class PassBatches:
         whole, rest = divmod(num_batches, self._devices.num_ranks)
         return whole + (rest > 0 and not self._drop_last)
 
-    def _batches(self, number: int) -> Sequence[Tensor]:
+    def _batches(self, number: int) -> BatchIndices:
         if self._latest is None or self._latest[0] != number:
+            self._latest = None  # not in memory with the next one
             self._latest = number, self._order.batches(number)
         return self._latest[1]
 
@@ -154,8 +201,10 @@ class MapBatches:
         skip_undecodable: bool,
         drop_last: bool = False,
         devices: Devices = ALONE,
+        gather: Callable[[list[int]], list[list[int]]] | None = None,
     ) -> None:
         workers.require(name, dataset, collate_fn)
+        self._gather = gather if order.fixed_length() is None else None
         self.name = name
         self._batches = PassBatches(order, seed, drop_last=drop_last, devices=devices)
         self._skips, self._rank = skip_undecodable, devices.rank
@@ -181,10 +230,27 @@ class MapBatches:
     def fixed_length(self) -> int | None:
         return self._batches.fixed_length()
 
+    def num_drawn(self) -> int | None:
+        return self._batches.num_drawn()
+
+    def examples(self, number: int, limit: int | None) -> list[int]:
+        return [self._batches.examples(number, limit)]
+
     def numbers(self, number: int, at: int) -> range:
         return self._batches.numbers(number, at)
 
+    def _require_same_order(self, number: int) -> None:
+        """Raise InputError where a sampler or a function gives the ranks different orders."""
+        if self._gather is None:
+            return
+        own = self._batches.digest(number)
+        if any(each != [own] for each in self._gather([own])):
+            problem = f"the ranks have different orders of {self.name!r} in pass {number}"
+            allowed = "an order that follows from the seed and the pass, not from a set or a hash"
+            raise InputError({"recipe": f"{problem}; allowed: {allowed}"})
+
     def items(self, number: int, first: int) -> Generator[Any, None, None]:
+        self._require_same_order(number)
         self._batches.begin = number, first
         loaded = iter(self._loader)
         try:

@@ -1,6 +1,6 @@
 """The arguments of `Run.loader` that choose the order of a map-style dataset."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ from trainops.kinds.loop.orders import (
     SamplerFunction,
     Weighted,
 )
+from trainops.kinds.loop.samplers import function_of
 from trainops.runtime.errors import InputError
 
 CHOICES = ("weights", "balance", "lengths", "sampler", "batch_sampler")
@@ -31,8 +32,8 @@ class Choice:
     weights: Sequence[float] | Tensor | None = None
     balance: Sequence[Hashable] | Tensor | None = None
     lengths: Sequence[int] | Tensor | None = None
-    sampler: SamplerFunction | None = None
-    batch_sampler: SamplerFunction | None = None
+    sampler: SamplerFunction | Iterable[Any] | None = None
+    batch_sampler: SamplerFunction | Iterable[Any] | None = None
     num_samples: int | None = None
 
     def make(
@@ -40,16 +41,17 @@ class Choice:
     ) -> BatchOrder:
         """Return the order. Raises InputError for what does not fit together."""
         self._require_one(name)
-        self._require_functions(name)
         self._require_num_samples(name)
         if self.batch_sampler is not None:
             if batch_size != 1 or drop_last:
                 problem = f"got batch_size {batch_size} and drop_last {drop_last} for {name!r}"
                 raise InputError({"recipe": f"{problem}; allowed: neither with batch_sampler"})
-            return OwnBatches(name, self.batch_sampler, num_examples, seed)
+            function = _function(name, self.batch_sampler, num_examples)
+            return OwnBatches(name, function, num_examples, seed)
         cut = Cut(batch_size, drop_last)
         if self.sampler is not None:
-            return OwnOrder(name, self.sampler, num_examples, seed, cut)
+            function = _function(name, self.sampler, num_examples)
+            return OwnOrder(name, function, num_examples, seed, cut)
         if self.lengths is not None:
             _require_length(name, "lengths", self.lengths, num_examples)
             return ByLength(torch.as_tensor(self.lengths), self.shuffle, seed, cut)
@@ -75,14 +77,6 @@ class Choice:
             problem = f"got num_samples {number} for {name!r}"
             raise InputError({"recipe": f"{problem}; allowed: from 1, with weights or balance"})
 
-    def _require_functions(self, name: str) -> None:
-        functions: tuple[object, ...] = (self.sampler, self.batch_sampler)
-        for each in functions:
-            if each is not None and (isinstance(each, Sampler) or not callable(each)):
-                problem = f"got a {type(each).__name__} for {name!r}, whose position is not known"
-                allowed = "a function (seed, pass_number) that returns the indices of a pass"
-                raise InputError({"recipe": f"{problem}; allowed: {allowed}; weights; lengths"})
-
     def _weights(self, name: str, num_examples: int) -> Tensor | None:
         if self.balance is not None:
             _require_length(name, "balance", self.balance, num_examples)
@@ -105,3 +99,18 @@ def _require_length(name: str, what: str, values: Any, num_examples: int) -> Non
     if len(values) != num_examples:
         problem = f"got {len(values)} {what} for {name!r}"
         raise InputError({"recipe": f"{problem}; allowed: {num_examples}, one for each example"})
+
+
+def _function(
+    name: str, sampler: SamplerFunction | Iterable[Any], num_examples: int
+) -> SamplerFunction:
+    """Return the function that gives the order of a pass. Raises InputError."""
+    is_class = isinstance(sampler, type)
+    if callable(sampler) and not is_class and not isinstance(sampler, Sampler):
+        return sampler
+    if hasattr(sampler, "__iter__") and not isinstance(sampler, Iterator) and not is_class:
+        return function_of(name, sampler, num_examples)
+    given = f"the class {sampler.__name__}" if isinstance(sampler, type) else None
+    problem = f"got {given or f'a {type(sampler).__name__}'} as the sampler of {name!r}"
+    allowed = "samplers of torch, and a function (seed, pass_number) that returns indices"
+    raise InputError({"recipe": f"{problem}; allowed: {allowed}"})

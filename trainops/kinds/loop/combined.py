@@ -35,8 +35,11 @@ class CombinedBatches:
         for each in loaders:
             length = each.fixed_length() if isinstance(each, MapBatches) else None
             if not isinstance(each, MapBatches) or length is None:
-                problem = f"{name!r} combines loaders of which one has an iterable dataset"
-                raise InputError({"recipe": f"{problem}; allowed: map-style datasets"})
+                is_map = isinstance(each, MapBatches)
+                what = "a sampler of its own" if is_map else "an iterable dataset"
+                problem = f"{name!r} combines loaders of which one has {what}"
+                allowed = "map-style datasets, in order, shuffled or weighted"
+                raise InputError({"recipe": f"{problem}; allowed: {allowed}"})
             self._members.append(each)
             self._lengths.append(length)
         self._mode, self._arrange, self._num_ranks = mode, arrange, num_ranks
@@ -50,6 +53,10 @@ class CombinedBatches:
     def numbers(self, number: int, at: int) -> range:
         """Return the numbers in the pass of the items that the ranks have as item `at`."""
         return range(at * self._num_ranks, (at + 1) * self._num_ranks)
+
+    def examples(self, number: int, limit: int | None) -> list[int]:
+        drawn = (each.num_drawn() for each in self._members)
+        return [each for each in drawn if each is not None]
 
     def items(self, number: int, first: int) -> Iterator[Any]:
         batches = [self._batches(index, number, first) for index in range(len(self._members))]

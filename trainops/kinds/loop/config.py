@@ -6,7 +6,9 @@ from typing import ClassVar, Literal, Self
 from pydantic import Field, field_validator
 
 from trainops.kinds.loop.kind import LENGTHS
+from trainops.kinds.loop.other_ranks import change, change_of_nodes
 from trainops.learning.limits import LearningLimitsConfig
+from trainops.media.names import SYSTEM
 from trainops.recipe_config import RecipeConfig
 from trainops.runtime.config import (
     CheckpointConfig,
@@ -16,13 +18,13 @@ from trainops.runtime.config import (
 )
 from trainops.runtime.errors import ConfigError
 from trainops.runtime.monitors import DESCRIPTION, Monitors, MonitorsConfig
-from trainops.runtime.throughput import SYSTEM
 
 SCHEDULES = (
     "Schedules of torch keep the length that they were built for: after it CosineAnnealingLR rises "
     "again, and OneCycleLR ends with an error. Schedules of transformers (linear, cosine) have the "
     "rates of the longer training after the next step."
 )
+RANKS = frozenset({"processes", "nodes", "min_nodes", "sharding"})
 
 
 class LoopCheckpointConfig(CheckpointConfig):
@@ -96,13 +98,36 @@ class LoopConfig(MonitorsConfig, RecipeConfig):
             raise ConfigError({"min_nodes": problem})
         return config
 
-    def continues(self, before: OperationConfig) -> Sequence[str]:
-        changed = {name: value for name, _, value in differences(before, self)}
-        steps = [name for name in changed if name.partition(".")[0] not in self.NEUTRAL]
-        if len(steps) != 1 or steps[0] not in LENGTHS:
-            return super().continues(before)
-        longer = f"It ends with the weights of a loop submitted with {steps[0]} {changed[steps[0]]}"
+    def continues(self, before: OperationConfig, *, may_be_exact: bool = True) -> Sequence[str]:
+        values = {name: value for name, _, value in differences(before, self)}
+        fields = {name for name in values if name.partition(".")[0] not in self.NEUTRAL}
+        of_ranks = self._continues_on_ranks(before) if isinstance(before, LoopConfig) else []
+        others = [*(fields - RANKS)]
+        if of_ranks and not others:
+            return of_ranks
+        if len(others) != 1 or others[0] not in LENGTHS:
+            return [*of_ranks, *super().continues(before, may_be_exact=may_be_exact)]
+        length = f"{others[0]} {values[others[0]]}"
+        if of_ranks or not may_be_exact:
+            return [*of_ranks, f"It runs to {length}.", SCHEDULES]
+        longer = f"It ends with the weights of a loop submitted with {length}"
         return [f"{longer}, unless its learning-rate schedule depends on the length.", SCHEDULES]
+
+    def _continues_on_ranks(self, before: "LoopConfig") -> list[str]:
+        """Return sentences on another number of ranks, another sharding and other nodes."""
+        was, now = before.processes * before.nodes, self.processes * self.nodes
+        changes = change(was, now, was_divided=before._is_divided, is_divided=self._is_divided)
+        how = "It continues, but not exactly" if changes else "It may not continue exactly"
+        changes |= change_of_nodes(before.nodes, self.nodes)
+        said = [f"{name} {text}." for name, text in changes.items()]
+        sentences = [f"{how if not at else 'Also'}: {text}" for at, text in enumerate(said)]
+        is_smaller = self.num_nodes.smallest < min(before.num_nodes.smallest, self.nodes)
+        fewer = f"An attempt on fewer than {self.nodes} nodes is not exact; its receipt says so."
+        return [*sentences, *([fewer] if is_smaller else [])]
+
+    @property
+    def _is_divided(self) -> bool:
+        return self.sharding != "none" and self.processes * self.nodes > 1
 
     @property
     def num_processes(self) -> int:

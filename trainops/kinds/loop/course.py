@@ -27,6 +27,11 @@ class Counts:
     length: int | None = 0  # None: not known before the end
     latest_length: int = 0  # of the newest pass of such a loop that came to its end
     total: int = 0  # items of all passes
+    counted: int = 0  # batches of the pass that another number of ranks has taken
+
+    def to_state(self) -> dict[str, Any]:
+        found = asdict(self)
+        return found if self.counted else {n: each for n, each in found.items() if n != "counted"}
 
     @property
     def likely_length(self) -> int | None:
@@ -67,6 +72,7 @@ class Course:
         if self._target is not None:
             return self._enter_again(name, counts, length_of)
         counts.passes, counts.opens, counts.taken = counts.passes + 1, counts.opens + 1, 0
+        counts.counted = 0
         counts.length = length_of(counts.passes - 1)
         self.open.append(name)
         return 0
@@ -94,7 +100,7 @@ class Course:
     def to_state(self) -> dict[str, Any]:
         return {
             "open": list(self.open),
-            "loops": {name: asdict(each) for name, each in self.counts.items()},
+            "loops": {name: each.to_state() for name, each in self.counts.items()},
         }
 
     def resume(self, state: Mapping[str, Any]) -> None:
@@ -105,7 +111,14 @@ class Course:
             is_sound = all(
                 type(value) is int and value >= 0
                 for each in counts.values()
-                for value in (each.passes, each.opens, each.taken, each.latest_length, each.total)
+                for value in (
+                    each.passes,
+                    each.opens,
+                    each.taken,
+                    each.latest_length,
+                    each.total,
+                    each.counted,
+                )
             )
             is_sound = is_sound and all(name in counts for name in target)
             is_sound = is_sound and all(

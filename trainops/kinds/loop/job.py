@@ -3,7 +3,8 @@
 import inspect
 import logging
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -12,17 +13,22 @@ from greenlet import greenlet
 from torch import nn
 from torch.optim import Optimizer
 
-from trainops.kinds.loop import ranks
+from trainops.kinds.loop import other_ranks, ranks
 from trainops.kinds.loop.bests import Bests, copied
 from trainops.kinds.loop.config import LoopConfig
 from trainops.kinds.loop.course import Course
 from trainops.kinds.loop.grad_norms import GradNorms
 from trainops.kinds.loop.means import Means, number_of
-from trainops.kinds.loop.rank_changes import require_fixed_nodes, require_same_ranks
+from trainops.kinds.loop.rank_changes import (
+    planned_ranks,
+    require_fixed_nodes,
+    require_same_ranks,
+)
 from trainops.kinds.loop.rows import PART, SHARDS, Sharding, Undivided
 from trainops.kinds.loop.run import Run, Yielded
 from trainops.lazy import load
 from trainops.learning.labels import require_labels
+from trainops.learning.modes import FORGOTTEN, ModeChanges, TrainedChanges, require_places
 from trainops.learning.shapes import require_same_optimizers, require_same_shape
 from trainops.runtime.devices import choose_device
 from trainops.runtime.durations import NAMES
@@ -63,15 +69,17 @@ class LoopJob:
         self._total = ranks.total_of(devices, device)
         self._means = Means(config.log_every_steps, self._total)
         self._course = Course(self._at_head)
+        self._modes = ModeChanges({})  # of what is kept, since the first loop
         self._sharding = _sharding_of(config, devices, device)
         self._whole: dict[str, dict[str, Any]] | None = None  # divided models, after the end
         self._parts: Mapping[int, StateDict] = {}  # of the other ranks, of the state to be loaded
+        self._is_check = False  # the state is loaded by one process, for all ranks of the config
         self._run = Run(
             self._course, seed=config.seed, device=device, inputs=inputs, devices=devices,
             sharding=self._sharding,
             norms=GradNorms(config.limits, self._course, lambda: self.step),
             taken=self._bests.parts.values(),
-            monitors={config.monitor: config.mode, **config.monitors},
+            monitors={config.monitor: config.mode, **config.monitors}, watch=self._watch,
         )  # fmt: skip
         self._points: dict[str, float] = {}
         self._num_yields = 0  # since the last safe point
@@ -107,7 +115,8 @@ class LoopJob:
         self._points, self._whole = {}, None
         self._go()
         if self.is_finished:
-            self._record(self._means.rest(self.step))
+            with self._locating_losses():
+                self._record(self._means.rest(self.step))
             self._record(self._run.new_counts(self._total))
         if self.is_finished or self._is_at_limit:
             self._whole = self._sharding.gathered(self._sharding.models(self._run.kept))
@@ -122,6 +131,8 @@ class LoopJob:
         return {name: name for name in self._run.modules}
 
     def state_dict(self) -> StateDict:
+        with self._locating_losses():
+            self._means.look(self.step)
         plain = {
             "recipe": self.config.recipe,
             "place": self.place,
@@ -132,6 +143,8 @@ class LoopJob:
             "course": self._course.to_state(),
             "means": self._means.state_dict(),
             "is_finished": self.is_finished,
+            **{name: e.state_dict() for name, e in self._changing.items() if e.has_changed},
+            **({"examples": examples} if (examples := self._run.examples()) else {}),
             **({"num_ranks": self.devices.num_ranks} if self.devices.num_ranks > 1 else {}),
             **({"num_nodes": self._num_nodes} if self._num_nodes > 1 else {}),
         }
@@ -145,8 +158,8 @@ class LoopJob:
     def is_divided(self) -> bool:
         return bool(self._sharding.models(self._run.kept))
 
-    def receive_parts(self, of_ranks: Mapping[int, StateDict]) -> None:
-        self._parts = of_ranks
+    def receive_parts(self, of_ranks: Mapping[int, StateDict], *, is_check: bool = False) -> None:
+        self._parts, self._is_check = of_ranks, is_check
 
     def load_state_dict(self, state: StateDict) -> None:
         plain = state.get("state")
@@ -155,35 +168,56 @@ class LoopJob:
             raise IncompatibleState(f"the state lacks {lacking}")
         if self.step or not self._run.is_sealed:
             raise IncompatibleState("a state can be loaded only into a new job")
+        for name in self._changing.keys() & plain.keys():
+            require_places(name, plain[name])
         was_divided = PART in state
         bests = Bests(self.config).from_state(state)
         before, now = int(plain.get("num_ranks", 1)), self.devices.num_ranks
-        of_rank = self._own_parts() if before == now else {}
+        planned = planned_ranks(self.config, before) if self._is_check else now
+        is_as_many = before == planned
+        of_rank = self._own_parts() if is_as_many else self._merged(state, before, planned)
         state, self._whole = self._opened(state) | of_rank, self._whole_in(state)
         self._require_kept(state)
         # The optimizer has stepped, in an earlier process: torch need not be surprised.
         warnings.filterwarnings("ignore", message="Detected call of `lr_scheduler.step")
         means = Means(self.config.log_every_steps, self._total)
         means.load_state_dict(plain["means"])
-        require_same_ranks(self._run, self.config, before, now)
+        with self._locating_losses("before this checkpoint was saved; resume from an earlier one"):
+            means.look(int(plain["global_step"]))
+        require_same_ranks(self._run, before, planned)
         course = ranks.rescaled(plain["course"], self._run.datasets, before=before, now=now)
-        self._changes = ranks.change(
+        self._changes = other_ranks.change(
             before, now, was_divided=was_divided, is_divided=self.is_divided
         )
         nodes_before = int(plain.get("num_nodes", 1))
-        self._changes |= ranks.change_of_nodes(nodes_before, self._num_nodes)
+        self._changes |= other_ranks.change_of_nodes(nodes_before, self._num_nodes)
         self._course.resume(course)
+        examples = _examples_of(plain) if before == now else {}
         if not plain.get("is_finished"):
             self._is_arriving = self._course.is_resuming
             self._max_repeated = int(plain["global_step"])
             self._put_back(state)  # the code on the way may look at it
             if self._is_arriving:
                 self._go()
+            if before == now:
+                self._run.require_same_lengths(course["loops"])
+                self._run.require_same_examples(course["loops"], examples)
+        self._run.keep_examples(examples)
         self._put_back(state)
+        if self._has_forgotten_modes(plain):
+            self._changes["modes"] = FORGOTTEN
         self._parts = {}
         self._means, self.is_finished = means, bool(plain.get("is_finished"))
         self.step, self.epoch = int(plain["global_step"]), int(plain["epoch"])
         self.metrics, self._bests = dict(plain["metrics"]), bests
+
+    def _has_forgotten_modes(self, plain: Mapping[str, Any]) -> bool:
+        """Whether the state is of a version that did not keep modes, and the loop needs them.
+
+        Those versions did not save the numbers of examples either.
+        """
+        is_older = "examples" not in plain and bool(self._run.examples())
+        return is_older and self._run.validates_module and self._modes.begin_in_eval
 
     def replicated(self) -> Mapping[str, object]:
         return {
@@ -193,6 +227,8 @@ class LoopJob:
         }
 
     def rank_state_dict(self) -> StateDict:
+        with self._locating_losses():
+            self._means.look(self.step)
         return {
             "means": self._means.state_dict(),
             "kept": ranks.rank_state_of(self._run.kept),
@@ -317,19 +353,32 @@ class LoopJob:
             allowed = "yields within loops over run.epochs, run.steps and run.loader"
             raise InputError({"recipe": f"{problem}; allowed: {allowed}"})
         self.step += 1
-        try:
+        with self._locating_losses():
             self._record(self._means.add(self.step, metrics))
-        except NonFiniteLoss as error:
-            where = self._course.item_at_work()
-            if error.num_steps > 1:
-                where = f"up to {where}; log_every_steps: 1 finds the step"
-            raise NonFiniteLoss(
-                error.step, error.value, error.what, where, error.num_steps
-            ) from None
         # Ranks exchange numbers; one alone has the count with the step at which it changes.
         if self.devices.num_ranks == 1 or self.step % self.config.log_every_steps == 0:
             self._record(self._run.new_counts(self._total))
         self._judge(metrics)
+
+    def _watch(self, name: str, loss: object) -> None:
+        if not self._course.is_resuming:
+            with self._locating_losses():
+                self._means.watch(self.step + 1, name, loss)
+
+    @contextmanager
+    def _locating_losses(self, where: str = "") -> Iterator[None]:
+        """Name the place of a loss that is not finite; by default that of the batch at work."""
+        try:
+            yield
+        except NonFiniteLoss as error:
+            if not where:
+                where = self._course.item_at_work()
+                if error.num_steps > 1:
+                    place = f"up to {where}; " if where else ""
+                    where = f"{place}log_every_steps: 1 finds the step"
+            raise NonFiniteLoss(
+                error.step, error.value, error.what, where, error.num_steps
+            ) from None
 
     def _record(self, points: Mapping[str, float]) -> None:
         self._points |= points
@@ -357,6 +406,20 @@ class LoopJob:
         modules = self._run.modules
         return {name: each for name, each in kept.items() if name not in modules}
 
+    def _merged(self, state: StateDict, before: int, now: int) -> StateDict:
+        """Return states for this rank of what can be merged: those of each rank of before once.
+
+        Raises IncompatibleState for metrics that cannot be merged.
+        """
+        found = {}
+        for name, thing in self._run.kept.items():
+            if isinstance(thing, ranks.Merging) and name in state:
+                parts = [self._parts.get(rank, {}).get("kept", {}) for rank in range(1, before)]
+                of_ranks = [state[name], *(each[name] for each in parts if name in each)]
+                own = of_ranks[self.devices.rank :: now]
+                found[name] = state[name] | thing.merged(own)
+        return found
+
     def _whole_in(self, state: StateDict) -> dict[str, dict[str, Any]] | None:
         """Return the whole models of a divided state, which it has at the end."""
         if PART not in state:
@@ -381,11 +444,21 @@ class LoopJob:
         """
         if not self._run.is_sealed:
             self._sharding.require_sharded(self._run.kept)
+            self._modes = ModeChanges(self._run.modules)
+            self._run.trained.begin(self._run.modules)
         self._run.is_sealed = True
+        if not self._is_arriving:
+            for each in self._changing.values():
+                each.look()
         is_due = self._num_yields or not self._has_begun or self._is_arriving
         if is_due or (self._unit == "ep" and self._course.open == ["epoch"] and self._is_last()):
             self._has_begun, self._is_arriving = True, False
             self._runtime.switch()
+
+    @property
+    def _changing(self) -> dict[str, ModeChanges | TrainedChanges]:
+        """What is part of a state once it has changed at the beginning of an iteration."""
+        return {"modes": self._modes, "trained": self._run.trained}
 
     def _is_last(self) -> bool:
         return self._course.counts["epoch"].taken >= self._limit > 0
@@ -405,8 +478,21 @@ class LoopJob:
                 raise IncompatibleState(f"{name} is no dict in the state")
 
     def _put_back(self, state: StateDict) -> None:
+        for name, each in self._changing.items():
+            if name in state["state"]:
+                each.load_state_dict(state["state"][name])
         for name, thing in self._run.kept.items():
             ranks.put_back(thing, copied(state[name]))
+
+
+def _examples_of(plain: Mapping[str, Any]) -> dict[str, list[int]]:
+    """Return the numbers of examples of a state: none of an older one. Raises IncompatibleState."""
+    try:
+        return {str(name): [int(n) for n in each] for name, each in plain["examples"].items()}
+    except KeyError:
+        return {}
+    except (TypeError, ValueError, AttributeError) as error:
+        raise IncompatibleState(f"the numbers of examples cannot be read: {error!r}") from error
 
 
 def _sharding_of(config: LoopConfig, devices: Devices, device: torch.device) -> Sharding:

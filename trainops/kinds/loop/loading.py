@@ -51,7 +51,7 @@ def make_source(
     return MapBatches(
         name, dataset, order, seed=seed, workers=workers, collate_fn=collate_fn,
         is_random=is_random, skip_undecodable=skip_undecodable, drop_last=drop_last,
-        devices=devices,
+        devices=devices, gather=gather,
     )  # fmt: skip
 
 

@@ -1,4 +1,7 @@
-"""Points of the curves: means of what a loop has yielded since the last point."""
+"""Points of the curves: means of what a loop has yielded since the last point.
+
+What is on a GPU is looked at when a point is due or a state is taken: reading it waits for the GPU.
+"""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -8,8 +11,8 @@ from typing import Any, TypeAlias
 
 from torch import Tensor
 
+from trainops.media.names import SYSTEM
 from trainops.runtime.errors import IncompatibleState, InputError, NonFiniteLoss
-from trainops.runtime.throughput import SYSTEM
 
 MAX_NAME_LENGTH = 64
 Total: TypeAlias = Callable[[list[float]], list[float]]  # adds numbers up over all ranks
@@ -19,6 +22,7 @@ Total: TypeAlias = Callable[[list[float]], list[float]]  # adds numbers up over 
 class Mean:
     total: float | Tensor = 0.0
     count: int = 0
+    num_looked: int = 0  # of `count`: known to be finite, if it is a loss; not part of a state
     logged_at: int = 0  # step of the last point; 0: none yet
 
 
@@ -33,6 +37,7 @@ class Means:
     ) -> None:
         self._every_steps, self._total = every_steps, total
         self._means: dict[str, Mean] = {}
+        self._watched: dict[str, Mean] = {}  # losses that are not yielded, since the last look
 
     def add(self, step: int, values: object) -> dict[str, float]:
         """Return the points that are due at this step.
@@ -45,8 +50,8 @@ class Means:
             raise InputError({"recipe": f"{problem}; allowed: metrics by name"})
         for name, value in values.items():
             mean, number = self._means.setdefault(_name(name), Mean()), number_of(name, value)
-            if not (isinstance(number, Tensor) and number.is_cuda):
-                _require_finite(step, name, float(number))
+            if not isinstance(number, Tensor):
+                _require_finite(step, name, number)
             mean.total, mean.count = mean.total + number, mean.count + 1
         due = [
             name
@@ -55,9 +60,28 @@ class Means:
         ]
         return self._points(step, due)
 
+    def watch(self, step: int, name: str, value: object) -> None:
+        """Look at a loss that is not yielded. Raises NonFiniteLoss; on a GPU, `look` does."""
+        mean, number = self._watched.setdefault(name, Mean()), number_of(name, value)
+        if not isinstance(number, Tensor):
+            _require_finite(step, name, number)
+        mean.total, mean.count = mean.total + number, mean.count + 1
+
     def rest(self, step: int) -> dict[str, float]:
         """Return points of all that was yielded since the last ones."""
         return self._points(step, [name for name, each in self._means.items() if each.count])
+
+    def look(self, step: int) -> None:
+        """Wait for the values that are on a GPU. Raises NonFiniteLoss where a loss is not finite.
+
+        For each state: no checkpoint is later than the first loss that is not finite.
+        """
+        for name, mean in (*self._means.items(), *self._watched.items()):
+            mean.total = float(mean.total)
+            num_steps = max(1, mean.count - mean.num_looked)
+            _require_finite(step, name, mean.total, num_steps=num_steps)
+            mean.num_looked = mean.count
+        self._watched = {}
 
     def state_dict(self) -> dict[str, Any]:
         return {
@@ -68,7 +92,9 @@ class Means:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         try:
             self._means = {
-                name: Mean(float(each["total"]), int(each["count"]), int(each["logged_at"]))
+                name: Mean(
+                    float(each["total"]), int(each["count"]), logged_at=int(each["logged_at"])
+                )
                 for name, each in state.items()
             }
         except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -83,7 +109,8 @@ class Means:
         points = dict(zip(names, map(truediv, totals[::2], totals[1::2]), strict=True))
         for name, value in points.items():
             # of one that is left on its GPU until now: others were finite when they were added
-            _require_finite(step, name, value, num_steps=self._means[name].count)
+            mean = self._means[name]
+            _require_finite(step, name, value, num_steps=max(1, mean.count - mean.num_looked))
             self._means[name] = Mean(logged_at=step)
         return points
 
@@ -104,16 +131,20 @@ def _name(name: Any) -> str:
 
 
 def number_of(name: str, value: Any) -> float | Tensor:
-    """Return a float, or a float64 tensor: a GPU is not waited for before a point is due."""
+    """Return a float, or a float64 tensor of what is on a GPU, which is not waited for."""
     if isinstance(value, Tensor):
         if value.numel() != 1:
             raise _not_a_number(f"a tensor of shape {tuple(value.shape)}", name)
         one: Tensor = value.detach()
-        return float(one) if one.device.type == "cpu" else one.double().reshape(())
+        return float(one) if _is_on_cpu(one) else one.double().reshape(())
     try:
         return float(value)
     except (TypeError, ValueError):
         raise _not_a_number(f"a {type(value).__name__}", name) from None
+
+
+def _is_on_cpu(tensor: Tensor) -> bool:
+    return tensor.device.type == "cpu"
 
 
 def _not_a_number(given: str, name: str) -> InputError:

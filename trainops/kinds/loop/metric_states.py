@@ -1,7 +1,10 @@
 """States of torchmetrics, which a module's state_dict has only where they are persistent."""
 
+import operator
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from copy import deepcopy
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -9,15 +12,22 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
+from trainops.kinds.loop.ranks import Merging
 from trainops.lazy import load
-from trainops.runtime.errors import InputError
+from trainops.runtime.errors import IncompatibleState, InputError
 
 Encoded: TypeAlias = list[Any]  # the type, and plain values of it
 PLAIN = (bool, int, float, str, type(None))
+MERGED: Mapping[str, Callable[[Any, Any], Any]] = {  # by the reduction of a state of torchmetrics
+    "dim_zero_sum": operator.add,
+    "dim_zero_max": torch.maximum,
+    "dim_zero_min": torch.minimum,
+    "dim_zero_cat": lambda one, other: torch.cat([one, other]),
+}
 NUMBERS = "biuf"  # kinds of NumPy's types
 
 
-class MetricStates:
+class MetricStates(Merging):
     """The states of the torchmetrics in a module, or of one, with their numbers of updates."""
 
     def __init__(self, module: nn.Module) -> None:
@@ -25,8 +35,7 @@ class MetricStates:
         self._collections = _found("MetricCollection", module)
 
     def state_dict(self) -> dict[str, Any]:
-        for collection in self._collections.values():
-            collection.values(copy_state=False)  # those that share a state get the newest
+        self.update_collections()
         return {
             name: {"count": each.update_count, "states": encode(dict(each.metric_state))}
             for name, each in self.metrics.items()
@@ -38,6 +47,81 @@ class MetricStates:
             for key, value in decode(state[name]["states"]).items():
                 setattr(each, key, value)
             each._update_count = state[name]["count"]  # has no public setter
+
+    @contextmanager
+    def unchanged(self) -> Iterator[None]:
+        """Let the metrics have the states of before once the block has ended."""
+        before = deepcopy(self.state_dict())
+        yield
+        self.load_state_dict(before)
+
+    def merged(self, states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """Return the state of metrics that have seen what those of several states have.
+
+        Raises IncompatibleState for metrics whose states are not summed, joined or compared.
+        """
+        found = {
+            name: {"count": 0, "states": encode(dict(each._defaults))}
+            for name, each in self.metrics.items()
+        }
+        for state in states:
+            for name, each in self.metrics.items():
+                if not found[name]["count"]:
+                    found[name] = state[name]
+                elif state[name]["count"]:
+                    found[name] = _merged(name, each, found[name], state[name])
+        return found
+
+    def update_collections(self) -> None:
+        """Give the metrics of a collection that share a state the newest one."""
+        for collection in self._collections.values():
+            collection.values(copy_state=False)
+
+    def reset(self, places: Iterable[str]) -> None:
+        """Reset metrics, and the collections that they are in: others have their state, too."""
+        metrics = [self.metrics[each] for each in places]
+        for collection in self._collections.values():
+            members = collection.values(copy_state=False)
+            if any(each is metric for each in members for metric in metrics):
+                collection.reset()
+        for metric in metrics:
+            metric.reset()
+
+    def forget_values(self) -> None:
+        """Have the next compute() of each metric compute, and add up the states of all ranks."""
+        for each in self.metrics.values():
+            each._computed = None  # has no public setter
+
+    def place_of(self, name: str, metric: object) -> str:
+        """Return where a metric is in the module. `name`: that of its value, for InputError."""
+        for place, each in self.metrics.items():
+            if each is metric:
+                return place
+        problem = f"got a {type(metric).__name__} as {name!r}"
+        allowed = "a Metric of torchmetrics that is an attribute of the module"
+        raise InputError({"recipe": f"{problem}; allowed: {allowed}"})
+
+
+def has_lists(metric: nn.Module) -> bool:
+    """Whether a torchmetric, or one that it wraps, has lists of what it has seen."""
+    states = [each.metric_state for each in _found("Metric", metric).values()]
+    return any(isinstance(value, list) for each in states for value in each.values())
+
+
+def _merged(
+    name: str, metric: Any, one: Mapping[str, Any], other: Mapping[str, Any]
+) -> dict[str, Any]:
+    states, others = decode(one["states"]), decode(other["states"])
+    for key, reduction in metric._reductions.items():
+        how = getattr(reduction, "__name__", "none")
+        is_list = isinstance(states[key], list)
+        if how not in MERGED and not is_list:
+            problem = f"{key!r} of the {type(metric).__name__} {name!r} is not merged ({how})"
+            allowed = "as many processes as before, or a checkpoint outside of a validation"
+            raise IncompatibleState(f"{problem}; allowed: {allowed}")
+        merge = operator.add if is_list else MERGED[how]
+        states[key] = merge(states[key], others[key])
+    return {"count": one["count"] + other["count"], "states": encode(states)}
 
 
 def _found(name: str, module: nn.Module) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 So a position in a pass is a number of batches, and going there reads nothing.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
@@ -14,20 +14,58 @@ from trainops.kinds.loop.seeding import generator_of, seed_of
 from trainops.runtime.errors import InputError
 
 BATCHES_PER_WINDOW = 100  # that are sorted by length together
-Batches: TypeAlias = Sequence[Tensor]  # indices of examples, int64
 SamplerFunction: TypeAlias = Callable[[int, int], Sequence[Any] | Tensor]
 
 
+class BatchIndices(Protocol):
+    """The batches of a pass, each the indices of its examples (int64)."""
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, at: int, /) -> Tensor: ...
+    def __iter__(self) -> Iterator[Tensor]: ...
+
+
 class BatchOrder(Protocol):
-    """The batches of every pass. `repeats`: an example may occur twice in one."""
+    """The batches of every pass.
+
+    `repeats`: an example may occur twice in one. `num_drawn`: the number of examples on which the
+    order depends; None where further examples change nothing for those before them.
+    """
 
     repeats: bool
 
-    def batches(self, number: int) -> Batches:
+    @property
+    def num_drawn(self) -> int | None: ...
+
+    def batches(self, number: int) -> BatchIndices:
         """Return the batches of the pass with this number."""
 
     def fixed_length(self) -> int | None:
         """Return the number of batches of every pass; None if passes differ."""
+
+
+@dataclass(frozen=True)
+class CutIndices:
+    """Indices that are cut into a batch where it is asked for: all at once take far more memory."""
+
+    indices: Tensor
+    batch_size: int
+    num_batches: int
+
+    def __len__(self) -> int:
+        return self.num_batches
+
+    def __getitem__(self, at: int) -> Tensor:
+        if not 0 <= at < self.num_batches:
+            raise IndexError(at)
+        return self.indices[at * self.batch_size : (at + 1) * self.batch_size]
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return map(self.__getitem__, range(self.num_batches))
+
+    def num_examples(self, num_batches: int) -> int:
+        """Return the number of examples of the first batches."""
+        return min(num_batches * self.batch_size, len(self.indices))
 
 
 @dataclass(frozen=True)
@@ -37,9 +75,8 @@ class Cut:
     batch_size: int
     drop_last: bool
 
-    def batches(self, indices: Tensor) -> Batches:
-        batches: Batches = indices.split(self.batch_size)
-        return batches[: self.length(len(indices))]
+    def batches(self, indices: Tensor) -> CutIndices:
+        return CutIndices(indices, self.batch_size, self.length(len(indices)))
 
     def length(self, num_indices: int) -> int:
         whole, rest = divmod(num_indices, self.batch_size)
@@ -56,8 +93,12 @@ class Plain:
     cut: Cut
     repeats = False
 
-    def batches(self, number: int) -> Batches:
+    def batches(self, number: int) -> BatchIndices:
         return self.cut.batches(_permutation(self.num_examples, self.shuffle, self.seed, number))
+
+    @property
+    def num_drawn(self) -> int | None:
+        return self.num_examples if self.shuffle else None
 
     def fixed_length(self) -> int:
         return self.cut.length(self.num_examples)
@@ -73,13 +114,17 @@ class Weighted:
     cut: Cut
     repeats = True
 
-    def batches(self, number: int) -> Batches:
+    def batches(self, number: int) -> BatchIndices:
         generator = generator_of(f"{self.seed}/pass {number}/order")
         drawn = torch.rand(self.num_samples, dtype=torch.float64, generator=generator)
         sums = self.weights.cumsum(0)
         indices = torch.searchsorted(sums, drawn * sums[-1], right=True)
         last = int(self.weights.nonzero()[-1])  # a product may be rounded up to the whole sum
         return self.cut.batches(indices.clamp(max=last))
+
+    @property
+    def num_drawn(self) -> int:
+        return len(self.weights)
 
     def fixed_length(self) -> int:
         return self.cut.length(self.num_samples)
@@ -99,20 +144,24 @@ class ByLength:
     cut: Cut
     repeats = False
 
-    def batches(self, number: int) -> Batches:
+    def batches(self, number: int) -> BatchIndices:
         order = _permutation(len(self.lengths), self.shuffle, self.seed, number)
-        sorted_windows = [
-            window[self.lengths[window].argsort(stable=True)]
-            for window in order.split(BATCHES_PER_WINDOW * self.cut.batch_size)
-        ]
-        batches = self.cut.batches(torch.cat(sorted_windows)) if sorted_windows else ()
-        if not self.shuffle:
-            return batches
-        num_whole = len(order) // self.cut.batch_size
+        for window in order.split(BATCHES_PER_WINDOW * self.cut.batch_size):
+            window.copy_(window[self.lengths[window].argsort(stable=True)])
+        return self.cut.batches(self._shuffled(order, number) if self.shuffle else order)
+
+    def _shuffled(self, indices: Tensor, number: int) -> Tensor:
+        """Return them with their whole batches in another order."""
+        num_whole = len(indices) // self.cut.batch_size
         drawn = torch.randperm(
             num_whole, generator=generator_of(f"{self.seed}/pass {number}/batches")
         )
-        return [batches[each] for each in drawn.tolist()] + list(batches[num_whole:])
+        whole, rest = indices.tensor_split([num_whole * self.cut.batch_size])
+        return torch.cat([whole.view(num_whole, self.cut.batch_size)[drawn].flatten(), rest])
+
+    @property
+    def num_drawn(self) -> int | None:
+        return len(self.lengths) if self.shuffle else None
 
     def fixed_length(self) -> int:
         return self.cut.length(len(self.lengths))
@@ -128,8 +177,9 @@ class OwnOrder:
     seed: str
     cut: Cut
     repeats = True
+    num_drawn = None
 
-    def batches(self, number: int) -> Batches:
+    def batches(self, number: int) -> BatchIndices:
         indices = self.function(seed_of(self.seed), number)
         return self.cut.batches(_checked(self.name, indices, self.num_examples, number))
 
@@ -146,8 +196,9 @@ class OwnBatches:
     num_examples: int
     seed: str
     repeats = True
+    num_drawn = None
 
-    def batches(self, number: int) -> Batches:
+    def batches(self, number: int) -> BatchIndices:
         return [
             _checked(self.name, batch, self.num_examples, number)
             for batch in self.function(seed_of(self.seed), number)
@@ -155,6 +206,13 @@ class OwnBatches:
 
     def fixed_length(self) -> None:
         return None
+
+
+def num_examples(batches: BatchIndices, num_batches: int) -> int:
+    """Return the number of examples of the first batches of a pass."""
+    if isinstance(batches, CutIndices):
+        return batches.num_examples(num_batches)
+    return sum(len(batches[at]) for at in range(num_batches))
 
 
 def _permutation(num_examples: int, shuffle: bool, seed: str, number: int) -> Tensor:

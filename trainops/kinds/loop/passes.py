@@ -7,6 +7,7 @@ from trainops.kinds.loop.batches import MapBatches, PassSource
 from trainops.kinds.loop.combined import CombinedBatches
 from trainops.kinds.loop.course import Course
 from trainops.kinds.loop.streams import StreamBatches
+from trainops.runtime.errors import IncompatibleState
 
 
 class Passes:
@@ -16,7 +17,9 @@ class Passes:
         self._course, self.name, self.source = course, name, source
         self.dataset = dataset  # of a loader, as torch's DataLoader has it
         self.group = ""  # the loaders that this one is part of
-        self.limit: int | None = None  # items of a pass, at most; of known lengths only
+        self.has_batch_sampler = False  # a batch sampler of the loader makes the batches
+        self._limit: int | None = None  # items of a pass, at most
+        self.examples: list[int] = []  # that the latest pass follows from, where that is known
 
     def __len__(self) -> int:
         """Return the number of items of the first pass; it may be another in later ones."""
@@ -27,14 +30,49 @@ class Passes:
 
     def _length(self, number: int) -> int | None:
         length = self.source.length(number)
-        return length if length is None or self.limit is None else min(length, self.limit)
+        if length is None or self._limit is None:
+            return self._limit if length is None else length
+        return min(length, self._limit)
+
+    def require_length(self, passes: int, length: int | None) -> None:
+        """Raise IncompatibleState unless the latest pass, of this number, had this length."""
+        if not passes or length is None:
+            return
+        if (now := self._length(passes - 1)) != length:
+            had = f"a pass of the loader {self.name!r} had {length} batches"
+            allowed = f"the data and the batch size that give {length}, or a warm start"
+            raise IncompatibleState(f"{had}; now it has {now}; allowed: {allowed}")
+
+    def require_examples(self, passes: int, examples: list[int]) -> None:
+        """Raise IncompatibleState unless the latest pass, of this number, had these examples.
+
+        As many batches may consist of other examples, in another order.
+        """
+        now = self.source.examples(passes - 1, self._limit) if passes else []
+        if now and examples and now != examples:
+            had, has = (" and ".join(map(str, each)) for each in (examples, now))
+            problem = f"the loader {self.name!r} had {had} examples; now it has {has}"
+            allowed = f"the data that give {had}, or a warm start"
+            raise IncompatibleState(f"{problem}; allowed: {allowed}")
+
+    def limit_to(self, number: int | None) -> None:
+        """Let a pass be over after a number of items. Raises InputError."""
+        self._limit = number
+        if number is not None and isinstance(self.source, StreamBatches):
+            self.source.limit_to(number)
+
+    def _is_beyond(self, first: int) -> bool:
+        """Whether more batches than the limit were taken, by another number of ranks."""
+        if not isinstance(self.source, StreamBatches) or first != self._limit:
+            return False
+        return self.source.num_taken > first
 
     @property
     def is_at_end(self) -> bool:
         """Whether the item that was taken is the last one of its pass."""
         counts = self._course.counts[self.name]
-        if counts.length is None and isinstance(self.source, StreamBatches):
-            return self.source.is_at_end
+        if isinstance(self.source, StreamBatches) and self.source.is_at_end:
+            return True
         return counts.taken == counts.length
 
     @property
@@ -60,6 +98,21 @@ class Passes:
         return range(at, at + 1)
 
     @property
+    def is_of_other_ranks(self) -> bool:
+        """Whether another number of ranks has taken the first batches of the pass."""
+        counts = self._course.counts.get(self.name)  # of a loop that has begun
+        return counts is not None and counts.counted > 0
+
+    def is_counted(self, rank: int) -> bool:
+        """Whether the batch of a rank is one that no rank has had in this pass, also before a fork.
+
+        It is none where ranks repeat the beginning of a pass, or the end of an iterable dataset.
+        """
+        if self.is_repeated or rank >= len(self.numbers):
+            return False
+        return self.numbers[rank] >= self._course.counts[self.name].counted
+
+    @property
     def is_repeated(self) -> bool:
         """Whether the batch of an iterable dataset repeats another one, for the sake of ranks."""
         return isinstance(self.source, StreamBatches) and self.source.is_repeated
@@ -72,7 +125,8 @@ class Passes:
         if first is None:
             return
         counts = course.counts[self.name]
-        items = self.source.items(counts.passes - 1, first)
+        self.examples = self.source.examples(counts.passes - 1, self._limit)
+        items = iter(()) if self._is_beyond(first) else self.source.items(counts.passes - 1, first)
         try:
             while True:
                 course.head()
@@ -100,6 +154,9 @@ class Steps:
 
     def fixed_length(self) -> int:
         return self._number
+
+    def examples(self, number: int, limit: int | None) -> list[int]:
+        return []
 
     def items(self, number: int, first: int) -> Iterator[int]:
         return iter(range(first, self._number))

@@ -18,12 +18,20 @@ def require_fixed_nodes(run: Run, config: LoopConfig) -> None:
         raise InputError({"min_nodes": f"{problem}; allowed: nodes ({nodes.largest})"})
 
 
-def require_same_ranks(run: Run, config: LoopConfig, before: int, now: int) -> None:
-    """Raise IncompatibleState for another number of ranks than that of the state.
+def planned_ranks(config: LoopConfig, before: int) -> int:
+    """Return for how many ranks a state of `before` ranks is checked: as many, where possible."""
+    nodes, processes = config.num_nodes, config.num_processes
+    possible = [processes * each for each in range(nodes.smallest, nodes.largest + 1)]
+    return before if before in possible else possible[-1]
 
-    A job of one rank also checks the state of a fork, for as many ranks as its config has.
+
+def require_same_ranks(run: Run, before: int, planned: int) -> None:
+    """Raise IncompatibleState for loaders that continue only with as many ranks.
+
+    Places in iterable datasets at which this is so are found when the loop comes to them.
     """
-    planned = config.num_processes * config.num_nodes.largest if now == 1 else now
+    for _, source in _streams(run):
+        source.planned_ranks = planned
     if before == planned:
         return
     for name, source in _streams(run):

@@ -1,6 +1,7 @@
 """What several ranks of a training loop have in common, and what each has of its own."""
 
-from collections.abc import Collection, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -15,6 +16,14 @@ from trainops.runtime.job import StateDict
 from trainops.runtime.ranks import Devices
 
 Kept = Mapping[str, Any]  # objects that a loop keeps, by name
+
+
+class Merging(ABC):
+    """A kept object of which the states of several ranks can become that of one."""
+
+    @abstractmethod
+    def merged(self, states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """Return what the state has of these states. Raises IncompatibleState."""
 
 
 def replicated(kept: Kept) -> dict[str, object]:
@@ -93,39 +102,18 @@ def rescaled(
 ) -> Mapping[str, Any]:
     """Return the place of a loop for another number of ranks: passes continue at the same example.
 
-    Where it lies between two batches of a rank, the first of them is trained once more.
+    Where it lies between two batches of a rank, the first of them is trained once more; `counted`
+    says how many batches an evaluation has counted.
     """
     if before == now:
         return course
-    loops = {
-        name: {**each, "taken": each["taken"] * before // now} if name in loaders else each
-        for name, each in course["loops"].items()
-    }
+    loops = {}
+    for name, each in course["loops"].items():
+        given = each["taken"] * before
+        counted = max(given, each.get("counted", 0))
+        changes = {"taken": given // now, "counted": counted} if name in loaders else {}
+        loops[name] = {**each, "length": None, **changes}  # known when the loop is entered
     return {**course, "loops": loops}
-
-
-def change(
-    before: int, now: int, *, was_divided: bool = False, is_divided: bool = False
-) -> dict[str, str]:
-    """Return what a receipt says of another number of ranks or another sharding, by part."""
-    changes = {}
-    if before != now:
-        effects = "sums are formed in another order, batches are distributed in another way"
-        what = f"was {before}, is {now}: {effects}; further ranks draw new numbers"
-        changes["processes"] = f"{what}; parameters are divided anew" if was_divided else what
-    if was_divided != is_divided:
-        names = {False: "none", True: "full"}
-        what = f"was {names[was_divided]}, is {names[is_divided]}"
-        changes["sharding"] = f"{what}: gradients are summed in another order"
-    return changes
-
-
-def change_of_nodes(before: int, now: int) -> dict[str, str]:
-    """Return what a receipt says of another number of nodes with GPUs."""
-    if before == now:
-        return {}
-    what = f"was {before}, is {now}: NCCL may form sums in an order that depends on the nodes"
-    return {"nodes": what}
 
 
 def _buffers(module: nn.Module) -> dict[str, Any]:

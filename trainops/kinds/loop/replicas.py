@@ -1,6 +1,6 @@
 """What the ranks of a run do together: sums over all ranks, and replicas of one model."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeAlias, TypeVar
 
@@ -8,8 +8,10 @@ import torch
 from torch import Tensor, distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from trainops.kinds.loop.metric_states import has_lists
 from trainops.kinds.loop.passes import Passes
 from trainops.kinds.loop.run import Run
+from trainops.runtime.errors import IncompatibleState, InputError
 
 T = TypeVar("T")
 Number: TypeAlias = float | Tensor  # a tensor is float64, without dimensions
@@ -40,11 +42,36 @@ class Reductions:
 
     def any(self, flags: Sequence[bool]) -> list[bool]:
         """Return which flags are set in one rank at least. A GPU is waited for."""
-        if self.num_ranks == 1:
+        if self.num_ranks == 1 or not flags:
             return list(flags)
         found = torch.tensor(flags, dtype=torch.int32, device=self.device)
         distributed.all_reduce(found, op=distributed.ReduceOp.MAX)
         return [bool(each) for each in found.tolist()]
+
+    def require_lists(
+        self, metrics: Mapping[str, Any], what: str, loaders: Iterable[Passes]
+    ) -> set[str]:
+        """Return the names of the torchmetrics that a rank has updated with batches of `what`.
+
+        Those with lists add them up over the ranks only where each rank has some. Raises
+        InputError for others; IncompatibleState where other ranks have taken batches of the pass.
+        """
+        flags = []
+        for each in metrics.values():
+            is_updated = bool(each.update_called)
+            flags += [is_updated, not is_updated and has_lists(each)]
+        found = self.any(flags)
+        updated = {name for name, is_used in zip(metrics, found[::2], strict=True) if is_used}
+        for name, lacks in zip(metrics, found[1::2], strict=True):
+            if not lacks or name not in updated:
+                continue
+            problem = f"the metric {name!r} has seen no batch of the {what} in a process"
+            if any(each.is_of_other_ranks for each in loaders):
+                allowed = "as many processes as before, or another checkpoint"
+                raise IncompatibleState(f"{problem}; allowed: {allowed}")
+            allowed = "as many batches as processes, or metrics without lists"
+            raise InputError({"recipe": f"{problem}; allowed: {allowed}"})
+        return updated
 
     def union(self, names: Iterable[Any]) -> list[Any]:
         """Return what the ranks name, each once and in the same order in all ranks."""
@@ -59,13 +86,8 @@ class Reductions:
         return of_ranks
 
     def is_counted(self, loader: Passes, counted: int = 0) -> bool:
-        """Whether the batch of this rank is a new one, after the first `counted` of the pass.
-
-        It is none where ranks repeat the beginning of a pass, or the end of an iterable dataset.
-        """
-        if loader.is_repeated:
-            return False
-        return self.rank < len(loader.numbers) and loader.numbers[self.rank] >= counted
+        """Whether the batch of this rank is a new one, after the first `counted` of the pass."""
+        return loader.is_counted(self.rank) and loader.numbers[self.rank] >= counted
 
 
 class Replicas(Reductions):

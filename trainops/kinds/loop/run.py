@@ -33,13 +33,13 @@ from torch.nn.parallel import DistributedDataParallel
 
 from trainops.datasets.directory import Directory
 from trainops.kinds.loop import ranks
-from trainops.kinds.loop.batches import MapBatches, Workers
+from trainops.kinds.loop.batches import MapBatches, PassSource, Workers
 from trainops.kinds.loop.choice import Choice
 from trainops.kinds.loop.combined import CombinedBatches, Mode
 from trainops.kinds.loop.course import Course
 from trainops.kinds.loop.grad_norms import GradNorms
 from trainops.kinds.loop.loading import make_source
-from trainops.kinds.loop.means import Total
+from trainops.kinds.loop.means import Total, number_of
 from trainops.kinds.loop.metric_states import MetricStates
 from trainops.kinds.loop.orders import SamplerFunction
 from trainops.kinds.loop.passes import Passes, Steps
@@ -48,6 +48,7 @@ from trainops.kinds.loop.schedules import Kind, Length, LoaderSchedule, Short
 from trainops.kinds.loop.several import SeveralLoaders
 from trainops.kinds.loop.streams import StreamBatches
 from trainops.learning.limits import LearningLimitsConfig
+from trainops.learning.modes import TrainedChanges
 from trainops.runtime.errors import InputError
 from trainops.runtime.ranks import ALONE, RANK_PART, Devices
 from trainops.runtime.throughput import Throughput
@@ -83,6 +84,7 @@ class Run:
         norms: GradNorms | None = None,
         taken: Iterable[str] = (),
         monitors: Mapping[str, str] | None = None,
+        watch: Callable[[str, object], None] = lambda name, loss: None,
     ) -> None:
         self.seed, self.device = seed, device
         self.rank, self.num_ranks = devices.rank, devices.num_ranks
@@ -92,11 +94,14 @@ class Run:
         self.kept: dict[str, Any] = {}
         self.details: dict[str, Any] = {}  # JSON-safe facts for the result
         self.datasets: dict[str, Any] = {}
-        self.loops: set[str] = set()  # names of the loops over batches
+        self.loops: dict[str, Passes] = {}  # over batches
         self.sources: dict[str, MapBatches | StreamBatches] = {}  # of loaders; some are kept, too
         self._course, self.inputs = course, inputs
         self.is_sealed = False  # the first loop has begun
+        self.validates_module = False  # by batches, in eval mode
+        self.trained = TrainedChanges()  # of the parameters of what is kept
         self.norms = norms or GradNorms(LearningLimitsConfig(), course, lambda: 0)
+        self.watch = watch  # fails for a loss that is not finite, where none is yielded
         self.monitors = monitors or {}  # min or max of each metric that selects a best model
 
     def keep(self, name: str, thing: T) -> T:
@@ -162,6 +167,22 @@ class Run:
             warnings.filterwarnings("ignore", message="find_unused_parameters=True was specified")
         return DistributedDataParallel(model, find_unused_parameters=find_unused_parameters)
 
+    def totals(self, loader: Passes, **values: float | Tensor) -> dict[str, float]:
+        """Return these values of the batch that was taken, added up over all ranks.
+
+        For evaluations: a batch that a rank repeats, because the others have more, counts nothing,
+        nor does one that was counted with another number of ranks. Every rank must call it, with
+        the same names. Raises InputError for loops of several loaders, and for steps.
+        """
+        if loader.name not in self.sources or loader.group:
+            what = f"of the loader {loader.name!r}, part of {loader.group!r}"
+            problem = f"got totals {what if loader.group else f'of the loop {loader.name!r}'}"
+            allowed = "loops of run.loader, each for itself"
+            raise InputError({"recipe": f"{problem}; allowed: {allowed}"})
+        is_new = loader.is_counted(self.rank)
+        own = [float(number_of(name, value)) if is_new else 0.0 for name, value in values.items()]
+        return dict(zip(values, ranks.total_of(self._devices, self.device)(own), strict=True))
+
     def check_norm(self, norm: float | Tensor, *, is_scaled: bool = False) -> None:
         """Compare a gradient norm with limits.exploding_norm, before the optimizer steps.
 
@@ -199,14 +220,15 @@ class Run:
         balance: Sequence[Hashable] | Tensor | None = None,
         num_samples: int | None = None,
         lengths: Sequence[int] | Tensor | None = None,
-        sampler: SamplerFunction | None = None,
-        batch_sampler: SamplerFunction | None = None,
+        sampler: SamplerFunction | Iterable[Any] | None = None,
+        batch_sampler: SamplerFunction | Iterable[Any] | None = None,
         collate_fn: Callable[[list[Any]], Any] | None = None,
         num_workers: int = 0,
         prefetch_factor: int | None = None,
         persistent_workers: bool = False,
         pin_memory: bool = False,
         timeout: float = 0,
+        worker_init_fn: Callable[[int], object] | None = None,
         is_random: bool = True,
         skip_undecodable: bool = False,
         shards_itself: bool = False,
@@ -226,7 +248,9 @@ class Run:
         """
         self._require_name(name)
         choice = Choice(shuffle, weights, balance, lengths, sampler, batch_sampler, num_samples)
-        workers = Workers(num_workers, prefetch_factor, persistent_workers, pin_memory, timeout)
+        workers = Workers(
+            num_workers, prefetch_factor, persistent_workers, pin_memory, timeout, worker_init_fn
+        )
         source = make_source(
             name, dataset, choice, workers, seed=f"{self.seed}/{name}", batch_size=batch_size,
             drop_last=drop_last, collate_fn=collate_fn, is_random=is_random,
@@ -236,8 +260,8 @@ class Run:
         if isinstance(source, StreamBatches) or skip_undecodable:
             self.keep(name, source)
         self.datasets[name], self.sources[name] = dataset, source
-        self.loops.add(name)
-        return Passes(self._course, name, source, dataset)
+        self.loops[name] = Passes(self._course, name, source, dataset)
+        return self.loops[name]
 
     def loaders(
         self,
@@ -267,11 +291,7 @@ class Run:
         lengths = {key: each.fixed_length() for key, each in sources.items()}
         plan = LoaderSchedule(name, schedule, length, short, lengths, tuple(pattern), weights)
         several = self.keep(name, SeveralLoaders(plan, sources, f"{self.seed}/{name}"))
-        for each in loaders.values():
-            each.group = name
-        self.loops.add(name)
-        self.loops.difference_update(each.name for each in loaders.values())
-        return Passes(self._course, name, several)
+        return self._grouped(name, loaders.values(), several)
 
     def combine(
         self, name: str, loaders: Sequence[Passes], mode: Mode, arrange: Callable[[list[Any]], Any]
@@ -283,11 +303,38 @@ class Run:
         self._require_name(name)
         sources = [self.sources[each.name] for each in loaders]
         combined = CombinedBatches(name, sources, mode, arrange, self.num_ranks)
+        return self._grouped(name, loaders, combined)
+
+    def _grouped(self, name: str, loaders: Iterable[Passes], source: PassSource) -> Passes:
+        """Return the loop that takes the batches of these loaders from now on."""
         for each in loaders:
             each.group = name
-        self.loops.add(name)
-        self.loops.difference_update(each.name for each in loaders)
-        return Passes(self._course, name, combined)
+            self.loops.pop(each.name, None)
+        self.loops[name] = Passes(self._course, name, source)
+        return self.loops[name]
+
+    def require_same_lengths(self, saved: Mapping[str, Mapping[str, Any]]) -> None:
+        """Raise IncompatibleState where a loader has another length than in these saved loops."""
+        for name, each in self.loops.items():
+            if counts := saved.get(name):
+                each.require_length(counts["passes"], counts["length"])
+
+    def examples(self) -> dict[str, list[int]]:
+        """Return the numbers of examples that the latest passes of the loaders follow from."""
+        return {name: each.examples for name, each in self.loops.items() if each.examples}
+
+    def require_same_examples(
+        self, saved: Mapping[str, Mapping[str, Any]], examples: Mapping[str, list[int]]
+    ) -> None:
+        """Raise IncompatibleState where a loader has others than in these saved loops."""
+        for name, each in self.loops.items():
+            if name in saved and name in examples:
+                each.require_examples(saved[name]["passes"], examples[name])
+
+    def keep_examples(self, examples: Mapping[str, list[int]]) -> None:
+        """Keep the numbers of loaders that are not entered again, for the next checkpoint."""
+        for name, each in self.loops.items():
+            each.examples = each.examples or examples.get(name, [])
 
     def _is_free_loader(self, thing: object) -> bool:
         return isinstance(thing, Passes) and thing.name in self.sources and not thing.group

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from trainops.kinds.loop.batches import PassSource
+from trainops.kinds.loop.batches import MapBatches, PassSource
 from trainops.kinds.loop.schedules import LoaderSchedule
 from trainops.kinds.loop.streams import StreamBatches
 from trainops.runtime.errors import IncompatibleState
@@ -64,6 +64,11 @@ class SeveralLoaders:
 
     def fixed_length(self) -> None:
         return None
+
+    def examples(self, number: int, limit: int | None) -> list[int]:
+        sources = (each.source for each in self._members.values())
+        drawn = (each.num_drawn() for each in sources if isinstance(each, MapBatches))
+        return [each for each in drawn if each is not None]
 
     def items(self, number: int, first: int) -> Iterator[tuple[str, Any]]:
         """Return the batches from `first` on; loaders that stand within a pass are opened now."""

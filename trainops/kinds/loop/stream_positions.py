@@ -4,7 +4,7 @@ import copy
 import hashlib
 import logging
 from collections.abc import Iterator, Mapping
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -24,6 +24,14 @@ class StatefulDataset(Protocol):
     def load_state_dict(self, state: Any) -> Any: ...
 
 
+class Left(NamedTuple):
+    """Where a limit ended a pass: its last round, and the state of the dataset before it."""
+
+    number: int
+    first: int
+    state: Any
+
+
 class StreamPosition:
     """Where an iterable dataset stands, as `StreamBatches` follows it."""
 
@@ -32,20 +40,39 @@ class StreamPosition:
     uncertain = ""  # why no resume is certain to be exact
     is_direct = True  # nothing is read again
     is_over = looks_ahead = False
+    is_limited = False  # a pass may be over before the end of the dataset
+    left: Left | None = None  # the pass before was over then
+    reads_left = False  # the last round of the pass before has to be read first
     starts: Places | None = None  # of new worker processes, for the pass that has begun
     _place = -1, 0  # the pass, and how many batches of it were taken
+
+    @property
+    def number(self) -> int:
+        return self._place[0]
 
     @property
     def num_taken(self) -> int:
         return self._place[1]
 
+    @property
+    def is_left(self) -> bool:
+        """Whether a limit has ended the pass, if it is over; not the end of the dataset."""
+        return self.is_limited and not self.is_over and self.num_taken > 0
+
     def takes(self, state: Mapping[str, Any]) -> bool:
         """Whether a state is of such a position."""
         return True
 
+    def leave(self, first: int) -> Left | None:
+        """Return where the pass was left, if that changes how the next one begins."""
+        return None
+
     def begin(self, number: int, first: int) -> int:
         """Begin a pass at batch `first`; return how many batches have to be read again."""
         raise NotImplementedError
+
+    def return_to(self, left: Left) -> None:
+        """Let the dataset be before the last round of a pass that was left."""
 
     def receive(self, delivered: Delivered) -> None:
         """Follow what the process that reads has sent."""
@@ -72,6 +99,9 @@ class DirectPosition(StreamPosition):
 
     Where the loop over the batches encloses another one that is stopped, a resume needs the batch
     of the iteration once more: so the state `before` it is saved, too.
+
+    After a pass that a limit has ended, the dataset begins anew. As it does so only where it was
+    iterated before, a resume reads the last round of that pass first.
     """
 
     def __init__(self, name: str, dataset: StatefulDataset) -> None:
@@ -92,13 +122,23 @@ class DirectPosition(StreamPosition):
             self.is_over = False
         elif first and (number, first) != self._place:
             raise IncompatibleState(f"{self._name} is at {self._place}, not at {(number, first)}")
+        elif not first and self.left is not None:
+            pass  # the dataset begins anew
         elif self.looks_ahead and self._is_within and not first:  # what was read ahead is undone
             self._dataset.load_state_dict(copy.deepcopy(self._now))
         if not first:
             self.is_over = False
         self._now = copy.deepcopy(self._current())
         self._place = number, first
+        self.reads_left = not first and self.left is not None and self._loaded is not None
         return 0
+
+    def return_to(self, left: Left) -> None:
+        self._dataset.load_state_dict(copy.deepcopy(left.state))
+
+    def leave(self, first: int) -> Left | None:
+        """Return where the pass was left, if its last round had the batches from `first` on."""
+        return Left(self.number, first, self._before) if self.is_left else None
 
     def read(self) -> Any:
         return copy.deepcopy(self._dataset.state_dict())
@@ -111,10 +151,11 @@ class DirectPosition(StreamPosition):
 
     def state_dict(self) -> dict[str, Any]:
         number, taken = self._place
-        return {
+        found = {
             "pass": number, "taken": taken, "is_over": self.is_over,
             "now": self._current(), "before": self._before,
         }  # fmt: skip
+        return found | ({} if self.left is None else {"left": self.left._asdict()})
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Have the dataset continue from a state; not again where it has done so on the way."""
@@ -122,6 +163,7 @@ class DirectPosition(StreamPosition):
             return
         self._place = place_in(self._name, state)
         self._before, self._loaded = state["before"], state["now"]
+        self.left = Left(**state["left"]) if "left" in state else None
         self.is_over = bool(state["is_over"])
         self._dataset.load_state_dict(copy.deepcopy(self._loaded))
 
@@ -152,7 +194,12 @@ class ReadAgain(StreamPosition):
         self._expected: tuple[tuple[int, int], str] | None = None
 
     def begin(self, number: int, first: int) -> int:
-        """Return how many batches of the pass have to be read again: all before the first."""
+        """Return how many batches of the pass have to be read again: all before the first.
+
+        They are fewer than the ranks of before have had, if these have repeated the last one.
+        """
+        if number == self._place[0]:
+            first = min(first, self._place[1])
         if first:
             self.note = f"{first} batches were read again"
             log.warning(

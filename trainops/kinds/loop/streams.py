@@ -2,8 +2,8 @@
 
 import logging
 import time
-from collections.abc import Iterator, Mapping
-from itertools import chain
+from collections.abc import Generator, Iterator, Mapping
+from itertools import chain, islice
 from typing import Any, TypeVar
 
 import torch
@@ -13,7 +13,12 @@ from trainops.kinds.loop.batches import Workers
 from trainops.kinds.loop.examples import Collate, cannot_load, first_tensor
 from trainops.kinds.loop.rank_streams import Dealt, Evened, Gather, agreed, deal
 from trainops.kinds.loop.seeding import seed_of
-from trainops.kinds.loop.stream_positions import DirectPosition, ReadAgain, StreamPosition
+from trainops.kinds.loop.stream_positions import (
+    DirectPosition,
+    Left,
+    ReadAgain,
+    StreamPosition,
+)
 from trainops.kinds.loop.stream_reader import (
     Delivered,
     Places,
@@ -38,8 +43,12 @@ def has_whole_state(dataset: object) -> bool:
     return has_state and type(dataset).__module__.partition(".")[0] not in FORGETFUL
 
 
-def ahead(items: Iterator[T], *, reads: bool) -> Iterator[tuple[T, bool]]:
-    """Return each item, and if the next one is read before, whether it is the last."""
+def ahead(items: Iterator[T], *, reads: bool, most: int | None = None) -> Iterator[tuple[T, bool]]:
+    """Return each item, and if the next one is read before, whether it is the last.
+
+    Of more than `most` items, no further ones are read.
+    """
+    items = islice(items, most)
     if not reads:
         yield from ((each, False) for each in items)
         return
@@ -47,7 +56,8 @@ def ahead(items: Iterator[T], *, reads: bool) -> Iterator[tuple[T, bool]]:
         for each in items:
             yield latest, False
             latest = each
-        yield latest, True
+            most = most and most - 1
+        yield latest, most != 1
 
 
 class StreamBatches:
@@ -74,6 +84,7 @@ class StreamBatches:
     ) -> None:
         workers.require(name, dataset, collate_fn)
         self.name, self._workers = name, workers
+        self._limit: int | None = None  # rounds of a pass
         self._drop_last, self._devices, self._gather = drop_last, devices, gather
         self.shards_itself = shards_itself
         self._dealing = ALONE if shards_itself else devices  # the ranks that share what is read
@@ -81,8 +92,10 @@ class StreamBatches:
         if gather is not None and self._dealing is ALONE:
             self._evened = Evened(name, gather)
         self._num_items = 0  # given in the pass, with those that repeat another one
+        self._num_read = 0  # batches of the pass in them, of all ranks that share what is read
         self._shift = 0  # batches of the pass that other numbers of ranks have read in addition
         self._ranks_before = devices.num_ranks  # of the state that was loaded
+        self.planned_ranks = devices.num_ranks  # that continue: more than one that only checks it
         self.is_repeated = False  # the newest batch, because other ranks have more
         self.throughput = Throughput()
         has_state = has_whole_state(dataset)
@@ -124,6 +137,26 @@ class StreamBatches:
         """Read each batch before the one before it is given, so that the last one is known."""
         self._looks_ahead = self._own_position.looks_ahead = True
 
+    def limit_to(self, number: int) -> None:
+        """Let a pass be over after a number of rounds: no more are read, and the next begins anew.
+
+        Raises InputError where a resume could not return to that.
+        """
+        given = f"got a limit of {number} batches for {self.name!r}, whose dataset has a state"
+        has_state = self._own_position.is_direct
+        if has_state and self._workers.persistent_workers:
+            problem = f"{given}, and persistent_workers"
+            raise InputError({"recipe": f"{problem}; allowed: persistent_workers=False"})
+        if has_state and not self._workers.num_workers and number == 1:
+            raise InputError({"recipe": f"{given}; allowed: 2 or more, or a dataset without one"})
+        self._limit = number
+        self._own_position.is_limited = True
+
+    @property
+    def num_taken(self) -> int:
+        """Batches of the newest pass that were given."""
+        return self.position.num_taken
+
     @property
     def is_at_end(self) -> bool:
         """Whether the newest batch is the last one of its pass; with `look_ahead` only."""
@@ -134,6 +167,9 @@ class StreamBatches:
 
     def fixed_length(self) -> None:
         return None
+
+    def examples(self, number: int, limit: int | None) -> list[int]:
+        return []
 
     def numbers(self, number: int, at: int) -> range:
         """Return the numbers in the pass of the batches that the ranks have as item `at`.
@@ -149,6 +185,9 @@ class StreamBatches:
         Raises IncompatibleState where there are fewer than were taken.
         """
         if not first:
+            if number != self.position.number:
+                num_before = max(0, self.position.num_taken - 1) * self._dealing.num_ranks
+                self._own_position.left = self.position.leave(num_before + self._shift)
             self._shift, self.position = 0, self._own_position
         if self._evened is not None:
             items = self._of_own(self._evened, number, first)
@@ -157,6 +196,13 @@ class StreamBatches:
             if self._gather is not None:
                 items = agreed(self.name, number, items, self._ends_here, self._gather)
         return self._counted(items, first)
+
+    def _read_left(self, left: Left) -> None:
+        """Read the last round of a pass that a limit has ended."""
+        self.position.return_to(left)
+        batches = self._batches(left.number, left.first)
+        next(self._rounds(batches), None)
+        batches.close()
 
     def _counted(self, items: Iterator[Dealt], first: int) -> Iterator[Any]:
         self._num_items = first
@@ -183,19 +229,20 @@ class StreamBatches:
     def _read(self, number: int, first: int) -> Iterator[Dealt]:
         """Return what this rank has of the rounds from `first` on."""
         self._is_last = False
-        self._require_same_round(first)
+        self._require_same_round(number, first)
         num_again = self.position.begin(number, first)
-        rounds = self._given(number, first - num_again)
+        rounds = self._given(number, first if self.position.is_direct else 0)
         for at in range(num_again):
             if next(rounds, None) is None:
                 problem = f"the dataset {self.name!r} yields {at} batches in pass {number}"
                 raise IncompatibleState(f"{problem}; {num_again} were taken before the stop")
         return rounds
 
-    def _require_same_round(self, first: int) -> None:
+    def _require_same_round(self, number: int, first: int) -> None:
         """Raise IncompatibleState where the newest batches of other ranks are to be given again."""
-        before, now = self._ranks_before, self._devices.num_ranks
-        is_again = self.position.is_direct and 0 < first + 1 == self.position.num_taken
+        before, now = self._ranks_before, self.planned_ranks
+        is_again = self.position.is_direct and 0 <= first < self.position.num_taken
+        is_again = is_again and number == self.position.number
         if before != now and is_again and not self._has_given:
             where = f"within an iteration of the loop {self.name!r} over an iterable dataset"
             problem = f"the checkpoint is {where}, and of {before} processes; now there are {now}"
@@ -209,7 +256,7 @@ class StreamBatches:
         if self._devices.num_ranks == 1 and not self._shift:
             return state
         of_ranks = {"num_ranks": self._devices.num_ranks, "items": self._num_items}
-        return state | of_ranks | {"shift": self._shift}
+        return state | of_ranks | {"shift": self._shift, "read": self._num_read}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue from a state. Raises IncompatibleState for shards of other numbers of ranks."""
@@ -224,6 +271,7 @@ class StreamBatches:
             reason = f"which a loader with {self._workers.num_workers} cannot use"
             self._change = f"{problem}, {reason}; batches are read again"
         self._num_items = int(state.get("items", state.get("taken", 0)))
+        self._num_read = int(state.get("read", state.get("taken", 0)))
         self._shift = int(state.get("shift", 0)) if self.position.is_direct else 0
         self.position.load_state_dict(self._rescaled(state))
 
@@ -233,29 +281,38 @@ class StreamBatches:
         self._ranks_before = before
         if before == now:
             return state
-        taken = int(state["taken"]) * before // now
+        given = int(state["taken"]) * before
+        if not self.position.is_direct:  # in the last round, ranks may have repeated a batch
+            given = min(given, int(state.get("read", given)))
+        taken = given // now
         if self.position.is_direct:
-            self._shift += int(state["taken"]) * before - taken * now
+            self._shift += given - taken * now
         return {**state, "taken": taken, "fingerprint": None}
 
     def _given(self, number: int, first: int) -> Iterator[Dealt]:
         """Return the rounds from `first` on; the position follows what is given."""
-        batches = self._batches(number, first * self._dealing.num_ranks + self._shift)
-        rounds: Iterator[Dealt] = map(Dealt, batches)
-        if self._dealing.num_ranks > 1:
-            rounds = deal(batches, self._dealing, drop_last=self._drop_last)
+        if self.position.reads_left and self.position.left is not None:
+            self._read_left(self.position.left)
+        self._num_read = first * self._dealing.num_ranks
+        rounds = self._rounds(self._batches(number, self._num_read + self._shift))
         read = ((each, self.position.read(), self._has_ended) for each in rounds)
-        known = ahead(read, reads=self._looks_ahead)
+        known = ahead(read, reads=self._looks_ahead, most=self._limit and self._limit - first)
         for at, ((each, state, is_over), is_last) in enumerate(known, start=first):
             if is_last:
                 self.position.took(number, at, each.batch, self.position.read(), True)
             else:
                 self.position.took(number, at, each.batch, state, is_over and not self._looks_ahead)
             self._is_last = is_last
+            self._num_read += each.num_batches
             yield each
         self.position.end()
 
-    def _batches(self, number: int, first: int) -> Iterator[Any]:
+    def _rounds(self, batches: Iterator[Any]) -> Iterator[Dealt]:
+        if self._dealing.num_ranks > 1:
+            return deal(batches, self._dealing, drop_last=self._drop_last)
+        return map(Dealt, batches)
+
+    def _batches(self, number: int, first: int) -> Generator[Any, None, None]:
         delivered: Iterator[Delivered] | None = None
         if self.position.is_over:
             return

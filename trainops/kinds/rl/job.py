@@ -1,6 +1,7 @@
 """Reinforcement learning: one step is one action of every agent."""
 
 import copy
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -210,7 +211,8 @@ class RlJob:
         }
         self.newest = latest
         self.first = self.first or latest
-        if self.best is None or latest["return"] > self.best["return"]:
+        value, best = latest["return"], self.best["return"] if self.best else math.nan
+        if not math.isfinite(best) or (math.isfinite(value) and value > best):
             self.best = latest
             self.best_model = _copy(self.population.learner.state_dict()["model"])
         best = {"evaluation_return_best": max(returns)} if self.config.is_separate else {}

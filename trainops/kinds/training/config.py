@@ -119,17 +119,19 @@ class TrainingConfig(MonitorsConfig, RecipeConfig):
             raise ConfigError({"limits.exploding_norm": f"{problem}; allowed: with max_grad_norm"})
         return config
 
-    def continues(self, before: OperationConfig) -> Sequence[str]:
+    def continues(self, before: OperationConfig, *, may_be_exact: bool = True) -> Sequence[str]:
         if not isinstance(before, TrainingConfig):
-            return super().continues(before)
+            return super().continues(before, may_be_exact=may_be_exact)
         changed = {name: value for name, _, value in differences(before, self)}
         steps = {name for name in changed if name.partition(".")[0] not in self.NEUTRAL}
+        if steps == {"epochs"} and not may_be_exact:
+            return [f"It runs to {self.epochs} epochs."]
         if steps == {"epochs"}:
             return [f"It ends with the weights of a training submitted with {self.epochs} epochs."]
         if "learning_rate" in steps:
             rate = f"The learning rate is {self.learning_rate:g} from this step on"
             return [f"{rate}; groups with a rate of their own keep their ratio to it."]
-        return super().continues(before)
+        return super().continues(before, may_be_exact=may_be_exact)
 
     def require_forkable(self, before: OperationConfig) -> None:
         super().require_forkable(before)

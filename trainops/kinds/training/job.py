@@ -14,6 +14,7 @@ from trainops.kinds.training.trainer import Trainer
 from trainops.learning.data import order
 from trainops.learning.labels import require_labels
 from trainops.learning.mean_metrics import MeanMetrics
+from trainops.learning.modes import FORGOTTEN, require_places
 from trainops.learning.shapes import require_same_shape
 from trainops.learning.validation import Validation
 from trainops.runtime import monitors
@@ -46,6 +47,7 @@ class TrainingJob:
         self.logged_loss = MeanMetrics(["loss"], self.device)  # since the last logged point
         self.best_models: dict[str, dict[str, Tensor]] = {}  # by monitored metric
         self.origin: Mapping[str, Any] = {}  # where it began, if with another tool's file
+        self.inexact: dict[str, str] = {}
         self.in_parts = False
         self._validation: Validation | None = None  # under way; no part of the state
         self._order: tuple[int, Tensor] | None = None  # of an epoch; a function of its number
@@ -128,6 +130,8 @@ class TrainingJob:
                 **self.progress.to_state(self.trainer.learning_rate),
                 "logged_loss": self.logged_loss.state_dict(),
                 "epoch_means": self.epoch_means.state_dict(),
+                "num_examples": self.trainer.route.num_examples,
+                **({"modes": modes} if (modes := self.trainer.modes.state_dict()) else {}),
                 **({"origin": dict(self.origin)} if self.origin else {}),
             },
             **learned,
@@ -149,6 +153,7 @@ class TrainingJob:
         if constants != self._constants():  # what was measured then holds, not what is measured now
             trainer = Trainer(self.config, self.inputs, self.device, constants)
         trainer.check(state)
+        _check_examples(plain, trainer.route.num_examples)
         learning_rate = float(state["optimizer"][0]["param_groups"][0]["lr"])
         history = History.from_part(state["history"]) if "history" in state else History()
         progress = TrainingProgress(self.config, trainer.route).from_state(
@@ -162,7 +167,11 @@ class TrainingJob:
             epoch_means.load_state_dict(plain["epoch_means"])
         except (KeyError, TypeError, ValueError) as error:
             raise IncompatibleState(f"the running means cannot be read: {error!r}") from error
+        require_places("modes", modes := plain.get("modes", {}))
         trainer.load_state_dict(state)
+        trainer.modes.load_state_dict(modes)
+        if "num_examples" not in plain and trainer.validation and trainer.modes.begin_in_eval:
+            self.inexact["modes"] = FORGOTTEN
         self.trainer, self.progress, self._order, self._validation = trainer, progress, None, None
         self.logged_loss, self.epoch_means = logged_loss, epoch_means
         self.best_models = {n: _copy(state[part]) for n, part in parts.items() if part in state}
@@ -264,6 +273,14 @@ def _copy(weights: Mapping[str, Any]) -> dict[str, Any]:
         name: each.detach().to("cpu", copy=True) if isinstance(each, Tensor) else each
         for name, each in weights.items()
     }
+
+
+def _check_examples(plain: Mapping[str, Any], number: int) -> None:
+    """Raise IncompatibleState unless as many examples were trained; older states do not say it."""
+    if (had := plain.get("num_examples", number)) != number:
+        allowed = f"the data that give {had}, or a warm start"
+        problem = f"the training had {had} examples; now it has {number}"
+        raise IncompatibleState(f"{problem}; allowed: {allowed}")
 
 
 def _check_best_models(

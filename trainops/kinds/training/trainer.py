@@ -22,6 +22,7 @@ from trainops.kinds.training.optimization import (
 from trainops.learning.data import BatchPlan
 from trainops.learning.ingredients import Context, DatasetIngredients, Examples, Ingredients
 from trainops.learning.mean_metrics import MeanMetrics
+from trainops.learning.modes import ModeChanges, evaluating, start_modes
 from trainops.learning.norm_limit import NormLimit
 from trainops.learning.optimizer_state import load_optimizer
 from trainops.learning.shapes import (
@@ -56,7 +57,9 @@ class Trainer:
         self.validation = validation.to(device) if validation else None
         self.route = BatchPlan(len(self.train), config.batch_size, config.gradient_accumulation)
         sizes = {"the training data": len(self.train)}
+        start_modes(self.model)
         require_trainable(self.model, self.train, config.batch_size, sizes)
+        self.modes = ModeChanges({"model": self.model})
         self.optimizers = self._make_optimizers()
         require_optimizers(self.optimizers)
         self.schedulers = self._make_schedulers()
@@ -117,12 +120,8 @@ class Trainer:
         """
         if self.validation is None:
             raise ValueError("there are no validation examples")
-        self.model.eval()
-        try:
-            with torch.no_grad():
-                averages.add(self._measure(self.validation, indices), len(indices))
-        finally:
-            self.model.train()
+        with torch.no_grad(), evaluating(self.model):
+            averages.add(self._measure(self.validation, indices), len(indices))
 
     def epoch_done(self, monitored: float) -> None:
         """Tell the schedules that go by a metric what it came to in the epoch that has ended."""

@@ -46,7 +46,7 @@ class ArrayRows(Dataset[dict[str, Tensor]]):
     def __init__(self, path: Directory | Path | str) -> None:
         self.directory = Directory.of(path)
         self.arrays: list[StoredArray] = []
-        for index in range(len(self.directory)):
+        for index in self.directory.data_files():
             with self.directory.reading(index) as file:
                 self.arrays += _arrays(file, index)
         self._require_same_lengths()

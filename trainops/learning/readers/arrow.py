@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import pyarrow as pa
 from torch.utils.data import Dataset
 
 from trainops.datasets.directory import Directory
-from trainops.datasets.errors import DataError
+from trainops.datasets.errors import MAX_NAMED, DataError
 from trainops.learning.readers.opened import Opened, require_index
 
 Row = dict[str, Any]
@@ -19,7 +19,9 @@ MAX_OPEN = 64
 
 
 class ArrowRows(Dataset[Row]):
-    """Rows of what `Dataset.save_to_disk` wrote: {column: value}; of a split with `folder`.
+    """Rows of what `Dataset.save_to_disk` wrote: {column: value}.
+
+    Of a `DatasetDict`, `folder` is the split, such as "train".
 
     The Arrow files are mapped into memory, so pages that were read are the system's cache.
     Refused: datasets that were filtered or shuffled by indices (`flatten_indices` writes them out).
@@ -29,10 +31,10 @@ class ArrowRows(Dataset[Row]):
     def __init__(self, path: Directory | Path | str, folder: str = "") -> None:
         self.directory = Directory.of(path)
         prefix = f"{folder.strip('/')}/" if folder.strip("/") else ""
-        numbers = {self.directory.name(n): n for n in self.directory.below(folder)}
+        numbers = {self.directory.name(n): n for n in range(len(self.directory))}
         if f"{prefix}{STATE}" not in numbers:
             problem = f"{self.directory.root / folder} has no {STATE}"
-            raise DataError(f"{problem}; allowed: a directory written by Dataset.save_to_disk")
+            raise DataError(f"{problem}; allowed: {self._allowed()}")
         state = self._state(numbers[f"{prefix}{STATE}"])
         names = [f"{prefix}{each['filename']}" for each in state["_data_files"]]
         if missing := [each for each in names if each not in numbers]:
@@ -51,6 +53,13 @@ class ArrowRows(Dataset[Row]):
         row = index - (int(self._ends[file - 1]) if file else 0)
         rows: list[Row] = self._table(file).slice(row, 1).to_pylist()
         return rows[0]
+
+    def _allowed(self) -> str:
+        """Return what can be read: folders with a split, where there are some."""
+        paths = [PurePosixPath(self.directory.name(n)) for n in range(len(self.directory))]
+        splits = [str(each.parent) for each in paths if each.name == STATE]
+        named = ", ".join(f'folder="{each}"' for each in splits[:MAX_NAMED])
+        return named or "a directory written by Dataset.save_to_disk"
 
     def _table(self, file: int) -> pa.Table:
         with self.directory.reading(self._numbers[file]):

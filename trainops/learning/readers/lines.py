@@ -32,8 +32,9 @@ class _Lines(Dataset[T_co]):
 
     def __init__(self, path: Directory | Path | str, *, cache: Path | str | None = None) -> None:
         self.directory = Directory.of(path)
+        self._numbers = self.directory.data_files()  # of the files, in the directory
         self._require_suffixes()
-        starts = [self._starts(each, cache) for each in range(len(self.directory))]
+        starts = [self._starts(each, cache) for each in self._numbers]
         self._starts_of_files = starts  # of each line, and where the last one ends
         self._ends = np.cumsum([len(each) - 1 for each in starts])  # numbers of lines
         self._files = Opened(self._open, MAX_OPEN, os.close)
@@ -46,13 +47,15 @@ class _Lines(Dataset[T_co]):
     def place(self, index: int) -> str:
         """Return the file and the line of an example, for people: "a.jsonl, line 3"."""
         file, line = self._place(index)
-        return f"{self.directory.root / self.directory.name(file)}, line {line + 1}"
+        name = self.directory.name(self._numbers[file])
+        return f"{self.directory.root / name}, line {line + 1}"
 
     def _text(self, index: int) -> str:
         file, line = self._place(index)
         start, end = self._starts_of_files[file][line : line + 2].tolist()
-        with self.directory.reading(file):
-            content = read_at(self._files.get(file), start, end - start)
+        number = self._numbers[file]
+        with self.directory.reading(number):
+            content = read_at(self._files.get(number), start, end - start)
         try:
             return content.decode().removesuffix("\n").removesuffix("\r")
         except UnicodeDecodeError as error:
@@ -79,7 +82,7 @@ class _Lines(Dataset[T_co]):
         return os.open(self.directory.root / self.directory.name(index), os.O_RDONLY)
 
     def _require_suffixes(self) -> None:
-        for index in range(len(self.directory)):
+        for index in self._numbers:
             path = self.directory.root / self.directory.name(index)
             if self.suffixes and path.suffix.lower() not in self.suffixes:
                 raise DataError(f"got {path}; allowed: {', '.join(self.suffixes)}")

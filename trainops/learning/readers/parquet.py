@@ -41,7 +41,7 @@ class ParquetRows(Dataset[Row]):
         self.schema: Any = None  # a pyarrow.Schema
         lengths: list[int] = []
         groups: list[tuple[int, int]] = []
-        for file in range(len(self.directory)):
+        for file in self.directory.data_files():
             for number, length in enumerate(self._group_lengths(file, columns)):
                 groups.append((file, number))
                 lengths.append(length)

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from trainops.datasets.directory import Directory, unreadable
+from trainops.datasets.directory import Directory
 from trainops.datasets.errors import DataError
-from trainops.learning.readers.images import UNDECODABLE, decode
+from trainops.learning.readers.images import UNDECODABLE, cannot_decode, decode
 from trainops.learning.readers.opened import Opened, read_at, require_index
 
 Example = dict[str, Any]
@@ -47,15 +47,16 @@ class TarShards(Dataset[Example]):
     """Examples of one or several tar files: {"__key__": name, part: value}.
 
     Members that follow each other and have the same name up to the first dot are one example; the
-    rest of the name is the part, which says how it is decoded: images as uint8 (C, H, W), `json`,
-    `txt`, `cls` as a number, `npy`; all others are bytes. Where each member begins is found once,
-    so that examples are read in any order. Raises DataError, also for a shard that was cut off.
+    rest of the name is the part, which says how it is decoded: images as uint8 (C, H, W) in RGB,
+    `json`, `txt`, `cls` as a number, `npy`; all others are bytes, and all without `is_decoded`.
+    Where each member begins is found once, so that examples are read in any order. Raises
+    DataError, also for a shard that was cut off.
     """
 
     def __init__(self, path: Directory | Path | str, *, is_decoded: bool = True) -> None:
         self.directory = Directory.of(path)
         self._is_decoded = is_decoded
-        shards = [self._index(each) for each in range(len(self.directory))]
+        shards = [self._index(each) for each in self.directory.data_files()]
         self._keys = pa.concat_arrays([each.keys for each in shards])
         self._parts = pa.chunked_array([each.parts for each in shards]).combine_chunks()
         self._places = np.concatenate([each.places for each in shards])
@@ -85,7 +86,7 @@ class TarShards(Dataset[Example]):
         try:
             return content if decoder is None else decoder(content)
         except UNDECODABLE as error:
-            raise unreadable(Path(f"{path}: {key}.{part}"), error) from error
+            raise cannot_decode(Path(f"{path}: {key}.{part}"), error) from error
 
     def _index(self, shard: int) -> "Index":
         with self.directory.reading(shard) as path:

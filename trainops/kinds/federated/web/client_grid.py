@@ -16,6 +16,7 @@ from apps.operations.models import Attempt, Operation
 from apps.operations.scheduling import queue_status
 from apps.operations.scheduling.blocking import QueueStatus
 from apps.operations.scheduling.queue_status import WaitingRow
+from trainops.media.names import CLIENTS
 
 MAX_CLIENTS, MAX_EPOCHS = 40, 60  # that are drawn
 DONE, RUNNING, PENDING, FAILED = "done", "running", "pending", "failed"
@@ -70,6 +71,7 @@ def grid(
         "rows": [
             row
             | {"means": [means.get(str(row["number"]), {}).get(figure) for figure in figures]}
+            | {"curves": f"{CLIENTS}{row['number']}/" if str(row["number"]) in means else ""}
             | {"name": names.get(row["number"], ""), "share": shares.get(row["number"])}
             for row in rows
         ],

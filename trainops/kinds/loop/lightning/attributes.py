@@ -7,6 +7,7 @@ from lightning.pytorch import LightningModule
 from torch import nn
 
 from trainops.kinds.loop.metric_states import Encoded, decode, encode, require_whole
+from trainops.learning.modes import with_modes
 
 
 class Attributes:
@@ -43,12 +44,12 @@ class Modes:
 
     def state_dict(self) -> dict[str, dict[str, bool]]:
         return {
-            "training": {name: each.training for name, each in self._module.named_modules()},
+            "training": {name: each.training for name, each in with_modes(self._module)},
             "trained": {name: e.requires_grad for name, e in self._module.named_parameters()},
         }
 
     def load_state_dict(self, state: Mapping[str, Mapping[str, bool]]) -> None:
-        for name, module in self._module.named_modules():
+        for name, module in with_modes(self._module):
             module.training = state["training"][name]
         for name, parameter in self._module.named_parameters():
             parameter.requires_grad_(state["trained"][name])

@@ -1,6 +1,6 @@
 """What a LightningModule logs: values of steps, and means of epochs that are kept."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -9,21 +9,53 @@ from torch import Tensor, nn
 from torchmetrics import Metric
 
 from trainops.kinds.loop.means import number_of
+from trainops.kinds.loop.passes import Passes
+from trainops.kinds.loop.ranks import Merging
 from trainops.kinds.loop.replicas import Reductions
 from trainops.runtime.errors import InputError
 
 OF_LOADER = "/dataloader_idx_"  # with a number at the end of a name, as Lightning has it
 
 
-class Logged:
-    """Receives `self.log`. `kept` holds the sums of the epoch and the latest value of each name.
+class LoggedValues(Merging):
+    """The sums of the epoch, the places of its torchmetrics, and the latest value of each name.
 
     The sums are those of this rank until the epoch ends; then they are added up over all ranks.
     """
 
-    def __init__(self, module: nn.Module, kept: dict[str, Any], reductions: Reductions) -> None:
-        self._module, self._kept, self._reductions = module, kept, reductions
-        self._kept |= {"sums": {}, "metrics": {}, "latest": {}, "num_ranks": reductions.num_ranks}
+    def __init__(self, num_ranks: int) -> None:
+        self.values: dict[str, Any] = {"sums": {}, "metrics": {}, "latest": {}}
+        self._num_ranks = num_ranks
+
+    def state_dict(self) -> dict[str, Any]:
+        # Workers of version 0.1.0 drop the sums of other ranks without `num_ranks`: to be written
+        # as long as they may resume operations of this version.
+        return self.values | {"num_ranks": self._num_ranks}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.values.clear()
+        self.values.update({name: each for name, each in state.items() if name != "num_ranks"})
+
+    def merged(self, states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """Return the sums of several ranks, and the places of all torchmetrics that one logged."""
+        sums: dict[str, dict[str, Any]] = {}
+        metrics: dict[str, dict[str, str]] = {}
+        for state in states:
+            for stage, places in state["metrics"].items():
+                metrics.setdefault(stage, {}).update(places)
+            for stage, of_stage in state["sums"].items():
+                added = sums.setdefault(stage, {})
+                for name, (total, count) in of_stage.items():
+                    before = added.get(name, (0.0, 0))
+                    added[name] = (before[0] + total, before[1] + count)
+        return {"sums": sums, "metrics": metrics}
+
+
+class Logged:
+    """Receives `self.log`. What is kept is in `kept`."""
+
+    def __init__(self, module: nn.Module, kept: LoggedValues, reductions: Reductions) -> None:
+        self._module, self._kept, self._reductions = module, kept.values, reductions
         self._points: dict[str, float | Tensor] = {}  # since the last yield
         self.stage = "train"
         self._is_step = False  # a hook of a training batch is running
@@ -85,7 +117,6 @@ class Logged:
 
         `loader_index`: of several loaders, the one that the batch is of.
         """
-        self._begin_with_ranks()
         self._batch_size, self._is_step, self._is_counted = batch_size, is_step, is_counted
         self._suffix = "" if loader_index is None else f"{OF_LOADER}{loader_index}"
         try:
@@ -103,56 +134,61 @@ class Logged:
         """Add values to those of the step."""
         self._points |= values
 
-    def show(self) -> None:
+    def show(self, loaders: Iterable[Passes]) -> None:
         """Let `latest` have the means and metrics of the stage's epoch, which continues."""
-        found = self._means()
-        metrics = self._kept["metrics"].get(self.stage, {})
-        for name, place in self._reductions.union(metrics.items()):
-            found[name] = number_of(name, self._metric(place).compute())
-        self._note(found)
+        self._note(self._means() | self._computed(self._places(), loaders))
 
-    def end_epoch(self) -> dict[str, float | Tensor]:
+    def end_epoch(self, loaders: Iterable[Passes]) -> dict[str, float | Tensor]:
         """Return the means and metrics of the stage's epoch, which begins anew.
 
         They are the same in all ranks; torchmetrics add up their states over the ranks themselves.
         """
-        self._begin_with_ranks()
         ended = self._kept.pop("ended", {"values": {}, "places": []})
-        found: dict[str, float | Tensor] = {**ended["values"], **self._means()}
-        for place in ended["places"]:
+        places = self._places()
+        found = {**ended["values"], **self._means(), **self._computed(places, loaders)}
+        for place in (*ended["places"], *places.values()):
             self._metric(place).reset()
-        for name, place in self._reductions.union(
-            self._kept["metrics"].pop(self.stage, {}).items()
-        ):
-            metric = self._metric(place)
-            found[name] = number_of(name, metric.compute())
-            metric.reset()
-        self._kept["sums"].pop(self.stage, None)
+        self._end_stage()
         self._note(found)
         return found
 
-    def end_loader(self) -> None:
+    def end_loader(self, loaders: Iterable[Passes]) -> None:
         """Compute means and metrics of one of several loaders of the stage.
 
         As in Lightning, a metric that is logged with several loaders is reset after the last one.
         Raises InputError for a name that an earlier loader had.
         """
-        found, ended = self._means(), self._kept.setdefault("ended", {"values": {}, "places": []})
-        for name, place in self._reductions.union(
-            self._kept["metrics"].pop(self.stage, {}).items()
-        ):
-            found[name] = number_of(name, self._metric(place).compute())
-            ended["places"].append(place)
+        ended = self._kept.setdefault("ended", {"values": {}, "places": []})
+        places = self._places()
+        found = self._means() | self._computed(places, loaders)
+        ended["places"] += places.values()
         if shared := sorted(found.keys() & ended["values"].keys()):
             problem = f"self.log({shared[0]!r}, add_dataloader_idx=False) is used with two loaders"
             raise InputError({"recipe": f"{problem}; allowed: a name for each loader"})
         ended["values"] |= found
-        self._kept["sums"].pop(self.stage, None)
+        self._end_stage()
         self._note(found)
 
     @property
     def latest(self) -> Mapping[str, Tensor]:
         return {name: torch.as_tensor(each) for name, each in self._kept["latest"].items()}
+
+    def _places(self) -> dict[str, str]:
+        """Return where the torchmetrics of the stage are that a rank has logged, by name."""
+        return dict(self._reductions.union(self._kept["metrics"].get(self.stage, {}).items()))
+
+    def _computed(
+        self, places: Mapping[str, str], loaders: Iterable[Passes]
+    ) -> dict[str, float | Tensor]:
+        """Return the values of torchmetrics, which add up their states over the ranks."""
+        metrics = {name: self._metric(place) for name, place in places.items()}
+        what = "epoch" if self.stage == "train" else self.stage
+        self._reductions.require_lists(metrics, what, loaders)
+        return {name: number_of(name, each.compute()) for name, each in metrics.items()}
+
+    def _end_stage(self) -> None:
+        for part in ("sums", "metrics"):
+            self._kept[part].pop(self.stage, None)
 
     def _note(self, found: Mapping[str, float | Tensor]) -> None:
         self._kept["latest"] |= found
@@ -166,18 +202,6 @@ class Logged:
         pairs = zip(names, added[::2], added[1::2], strict=True)
         # as floats: torch may multiply by the reciprocal of a divisor, on a GPU always
         return {name: float(total) / float(count) for name, total, count in pairs}
-
-    def _begin_with_ranks(self) -> None:
-        """After a resume with another number of ranks, leave the sums of rank 0 to rank 0."""
-        num_ranks, before = self._reductions.num_ranks, self._kept.get("num_ranks", 1)
-        if before == num_ranks:
-            return
-        self._kept["num_ranks"] = num_ranks
-        if self._reductions.rank:
-            self._kept["sums"].clear()
-            for each in self._module.modules():
-                if isinstance(each, Metric):
-                    each.reset()
 
     def _require_common(self, name: str, *, on_step: bool, rank_zero_only: bool) -> None:
         if on_step and rank_zero_only and self._reductions.num_ranks > 1:

@@ -7,15 +7,8 @@ from typing import Any, Literal, get_args
 from lightning.pytorch import LightningDataModule, LightningModule
 from lightning.pytorch.utilities.combined_loader import CombinedLoader
 from lightning.pytorch.utilities.seed import isolate_rng
-from torch import Tensor, distributed, ones
-from torch.utils.data import (
-    BatchSampler,
-    DataLoader,
-    IterableDataset,
-    RandomSampler,
-    SequentialSampler,
-    WeightedRandomSampler,
-)
+from torch import distributed
+from torch.utils.data import BatchSampler, DataLoader, IterableDataset
 
 from trainops.kinds.loop.combined import Mode
 from trainops.kinds.loop.gradients import Gradients
@@ -26,6 +19,7 @@ from trainops.kinds.loop.metric_states import MetricStates
 from trainops.kinds.loop.passes import Passes
 from trainops.kinds.loop.reading import Reading
 from trainops.kinds.loop.run import Run
+from trainops.kinds.loop.samplers import function_of, options_of
 from trainops.kinds.loop.trainer_settings import LightningParameters
 from trainops.runtime.errors import InputError
 
@@ -69,7 +63,7 @@ def loaders(
         train = _combine(run, "train", training, "max_size_cycle", reading)  # as in Lightning
     else:
         train = follow(run, "train", training, reading)
-    limit(train, "limit_train_batches", settings.limit_train_batches)
+    train.limit_to(settings.limit_train_batches)
     is_validated = overrides(module, LightningModule, "validation_step")
     if validation is None or settings.limit_val_batches == 0 or not is_validated:
         return train, []
@@ -78,16 +72,8 @@ def loaders(
     names = [f"validation_{number}" if number else "validation" for number in range(len(several))]
     validations = [follow(run, *each, reading) for each in zip(names, several, strict=True)]
     for each in validations:
-        limit(each, "limit_val_batches", settings.limit_val_batches)
+        each.limit_to(settings.limit_val_batches)
     return train, validations
-
-
-def limit(loader: Passes, name: str, number: int | None) -> None:
-    """End each pass after at most this number of batches. Raises InputError."""
-    if number is not None and loader.source.fixed_length() is None:
-        problem = f"{name} is {number}, and the loader {loader.name!r} has an iterable dataset"
-        raise InputError({f"parameters.{name}": f"{problem}; allowed: a map-style dataset"})
-    loader.limit = number
 
 
 def _flat(given: Any) -> list[Any]:
@@ -145,31 +131,36 @@ def follow(run: Run, name: str, loader: object, reading: Reading) -> Passes:
         problem = f"got a {type(loader).__name__} as the loader {name!r}"
         allowed = "DataLoaders of torch, and a CombinedLoader of them"
         raise InputError({"recipe": f"{problem}; allowed: {allowed}"})
-    if problem := _problem(loader):
-        raise InputError({"recipe": f"the loader {name!r} has {problem}"})
     options: dict[str, Any] = {
-        "drop_last": loader.drop_last,
         "num_workers": loader.num_workers,
         "prefetch_factor": loader.prefetch_factor,
         "persistent_workers": loader.persistent_workers,
         "collate_fn": loader.collate_fn,
         "pin_memory": loader.pin_memory,
-        **reading.options(loader.dataset),
+        "timeout": loader.timeout,
+        "worker_init_fn": loader.worker_init_fn,
+        **reading.options(name, loader.dataset),
     }
     if isinstance(loader.dataset, IterableDataset):
-        followed = run.loader(name, loader.dataset, batch_size=loader.batch_size, **options)
+        options |= {"batch_size": loader.batch_size, "drop_last": loader.drop_last}
+        followed = run.loader(name, loader.dataset, **options)
         followed.look_ahead()
         return followed
-    weights = _weights(loader)
-    return run.loader(
-        name,
-        loader.dataset,
-        batch_size=loader.batch_size or 1,
-        shuffle=type(loader.sampler) is not SequentialSampler,
-        weights=weights,
-        num_samples=None if weights is None else loader.sampler.num_samples,  # type: ignore[attr-defined]
-        **options,
-    )
+    followed = run.loader(name, loader.dataset, **_order(name, loader), **options)
+    followed.has_batch_sampler = loader.batch_size is None
+    return followed
+
+
+def _order(name: str, loader: DataLoader[Any]) -> dict[str, Any]:
+    """Return arguments of `Run.loader` for the order and the size of the batches."""
+    num_examples, batches = len(loader.dataset), loader.batch_sampler  # type: ignore[arg-type]
+    if batches is None:
+        problem = f"the loader {name!r} has batch_size=None"
+        raise InputError({"recipe": f"{problem}; allowed: a batch size, or a batch sampler"})
+    if isinstance(batches, BatchSampler) and type(batches) is BatchSampler:
+        of_sampler = options_of(name, batches.sampler, num_examples)
+        return {"batch_size": batches.batch_size, "drop_last": batches.drop_last, **of_sampler}
+    return {"batch_sampler": function_of(name, batches, num_examples)}
 
 
 def _combine(
@@ -191,33 +182,6 @@ def _combine(
         follow(run, f"{name}_{number}", each, reading)
         for number, each in enumerate(_leaves(loaders))
     ]
-    return run.combine(name, parts, mode, lambda batches: _arranged(loaders, iter(batches)))
-
-
-def _weights(loader: DataLoader[Any]) -> Tensor | None:
-    """Return the weights by which the sampler draws with replacement; None if it does not."""
-    sampler = loader.sampler
-    if isinstance(sampler, WeightedRandomSampler):
-        return sampler.weights
-    if isinstance(sampler, RandomSampler) and sampler.replacement:
-        return ones(len(loader.dataset))  # type: ignore[arg-type]
-    return None
-
-
-def _problem(loader: DataLoader[Any]) -> str:
-    sampler = loader.sampler
-    if loader.worker_init_fn is not None:
-        return "a worker_init_fn; allowed: none, workers are seeded by trainops"
-    if isinstance(loader.dataset, IterableDataset):
-        return ""
-    if type(loader.batch_sampler) is not BatchSampler:
-        return f"the batch sampler {type(loader.batch_sampler).__name__}; allowed: a batch size"
-    if type(sampler) not in (SequentialSampler, RandomSampler, WeightedRandomSampler):
-        allowed = "shuffle, WeightedRandomSampler, RandomSampler, and none"
-        return f"the sampler {type(sampler).__name__}; allowed: {allowed}"
-    if isinstance(sampler, WeightedRandomSampler) and not sampler.replacement:
-        return "a WeightedRandomSampler without replacement; allowed: with replacement"
-    is_whole = len(sampler) == len(loader.dataset)  # type: ignore[arg-type]
-    if isinstance(sampler, RandomSampler) and not (sampler.replacement or is_whole):
-        return "a RandomSampler with num_samples; allowed: with replacement, or without num_samples"
-    return ""
+    combined = run.combine(name, parts, mode, lambda batches: _arranged(loaders, iter(batches)))
+    combined.has_batch_sampler = any(each.has_batch_sampler for each in parts)
+    return combined

@@ -2,6 +2,7 @@
 
 import weakref
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -15,6 +16,7 @@ from trainops.kinds.loop.lightning.callbacks import LightningHooks
 from trainops.kinds.loop.lightning.logged import Logged
 from trainops.kinds.loop.lightning.requirements import overrides
 from trainops.kinds.loop.lightning.view import TrainerView
+from trainops.kinds.loop.metric_states import MetricStates
 from trainops.kinds.loop.module.batch import count_examples
 from trainops.kinds.loop.replicas import Replicas
 from trainops.kinds.loop.run import Run
@@ -57,6 +59,7 @@ class BatchSteps:
         self._hooks = hooks
         self._device, self._module, self._view, self._logged = run.device, module, view, logged
         self._data: Any = datamodule
+        self._metrics = MetricStates(module)
         self._takes_index = {
             name: is_param_in_hook_signature(getattr(module, name), "batch_idx", min_args=2)
             for name in ("training_step", "validation_step")
@@ -115,10 +118,12 @@ class BatchSteps:
             batch, is_step=False, is_counted=is_counted, loader_index=loader_index
         )
         more = () if loader_index is None else (loader_index,)
-        with logging, torch.no_grad():
+        unchanged = nullcontext() if is_counted else self._metrics.unchanged()
+        with unchanged, logging, torch.no_grad():
             self._hooks.call("on_validation_batch_start", batch, index, *more)
             output = self._call("validation_step", batch, index, *more)
             self._hooks.call("on_validation_batch_end", output, batch, index, *more)
+        self._metrics.forget_values()  # a hook may have asked one for its value
 
     def clip(
         self,

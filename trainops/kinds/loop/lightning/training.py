@@ -4,13 +4,14 @@ A step is an optimizer step (of manual optimization: a batch), or a batch of a v
 """
 
 from collections.abc import Callable, Generator, Sequence
+from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 from lightning.pytorch import Callback, LightningDataModule, LightningModule
 from lightning.pytorch.utilities import rank_zero_only
 
 from trainops.kinds.loop.lightning.callbacks import CallbackAttributes, LightningHooks
-from trainops.kinds.loop.lightning.logged import Logged
+from trainops.kinds.loop.lightning.logged import Logged, LoggedValues
 from trainops.kinds.loop.lightning.manual import ManualOptimizer
 from trainops.kinds.loop.lightning.optimizers import configured
 from trainops.kinds.loop.lightning.preparation import keep_module, loaders
@@ -29,10 +30,12 @@ from trainops.kinds.loop.reading import Reading
 from trainops.kinds.loop.replicas import Reductions
 from trainops.kinds.loop.run import Run, Yielded
 from trainops.kinds.loop.trainer_settings import LightningParameters
+from trainops.learning.modes import with_modes
+from trainops.runtime.errors import IncompatibleState
 
 BEGINNING = {
     "global_step": 0, "batch": 0, "has_begun": False, "is_gathering": False,
-    "is_validating": False, "validated": 0, "should_stop": False,
+    "is_validating": False, "validated": 0, "should_stop": False, "follows_batch_samplers": True,
 }  # fmt: skip
 P = TypeVar("P", bound=LightningParameters)
 Pair: TypeAlias = tuple[LightningModule, LightningDataModule]
@@ -84,7 +87,7 @@ class LightningTraining:
         self._module, self._settings, self._run = module, settings, run
         self._progress: dict[str, Any] = run.keep("progress", dict(BEGINNING))
         reductions = Reductions(run)
-        self._logged = Logged(module, run.keep("logged", {}), reductions)
+        self._logged = Logged(module, run.keep("logged", LoggedValues(run.num_ranks)), reductions)
         self._view = TrainerView(settings, self._progress, self._logged, module, data, reductions)
         module.trainer = self._view  # type: ignore[assignment]
         self._hooks = LightningHooks(module, self._view, callbacks, run.monitors)
@@ -107,6 +110,7 @@ class LightningTraining:
     def epochs(self) -> Steps:
         progress = self._progress
         for epoch in self._run.epochs(self._view.num_epochs):
+            self._require_followed()
             self._view.current_epoch = epoch
             if self._is_over and not progress["has_begun"]:
                 break  # a longer training ends where the shorter one was stopped
@@ -114,8 +118,9 @@ class LightningTraining:
                 self._hooks.call("on_train_epoch_start")
                 progress["has_begun"] = True
             yield from self._epoch()
-            self._hooks.end_epoch("on_train_epoch_end", self._logged.show)
-            metrics = self._logged.end_epoch() | self._logged.take()
+            show = partial(self._logged.show, [self._train])
+            self._hooks.end_epoch("on_train_epoch_end", show)
+            metrics = self._logged.end_epoch([self._train]) | self._logged.take()
             self._hooks.monitor_train_epoch()
             self._agree_on_stopping()
             if self._train.is_at_end:
@@ -150,6 +155,20 @@ class LightningTraining:
             if self._is_over:
                 return
 
+    def _require_followed(self) -> None:
+        """Raise IncompatibleState for a state of a version that did not follow batch samplers."""
+        progress = self._progress
+        if not progress["has_begun"] and not progress["global_step"]:
+            progress["follows_batch_samplers"] = True
+        if "follows_batch_samplers" in progress:
+            return
+        for each in (self._train, *self._validations):
+            if each.has_batch_sampler:
+                problem = f"the loader {each.name!r} has a batch sampler, and the version of the "
+                problem += "checkpoint took batches of one example"
+                allowed = "a new operation, which may start from the weights of this one"
+                raise IncompatibleState(f"{problem}; allowed: {allowed}")
+
     @property
     def _is_over(self) -> bool:
         return bool(self._progress["should_stop"]) or self._view.has_reached_max_steps
@@ -164,6 +183,8 @@ class LightningTraining:
             self._schedules.step("epoch", self._view.current_epoch + 1)
         self._steps.end(output, batch, index)
         loss = output.get("loss") if isinstance(output, dict) else output
+        if not (is_stepping or loss is None):
+            self._run.watch("train_loss", loss)
         return ({} if loss is None else {"train_loss": loss}) | self._logged.take()
 
     def _is_validation_due(self, number: int) -> bool:
@@ -183,8 +204,9 @@ class LightningTraining:
         self._logged.stage, self._view.training, self._view.validating = "validation", False, True
         for number, loader in enumerate(self._validations):
             yield from self._validate_loader(number, loader)
-        self._hooks.end_epoch("on_validation_epoch_end", self._logged.show)
-        metrics = self._logged.end_epoch()
+        show = partial(self._logged.show, self._validations)
+        self._hooks.end_epoch("on_validation_epoch_end", show)
+        metrics = self._logged.end_epoch(self._validations)
         self._hooks.call("on_validation_end")
         self._agree_on_stopping()
         for name, is_training in progress.pop("modes").items():
@@ -204,14 +226,14 @@ class LightningTraining:
             self._steps.validate(batch, index, loader_index, is_counted=is_counted)
             yield self._logged.take()
         if is_one_of_several and number == progress["validated"]:  # else before this attempt
-            self._logged.end_loader()
+            self._logged.end_loader(self._validations)
             progress["validated"] = number + 1
 
     def _begin_validation(self, *, releases: bool) -> None:
         module = self._module
         if releases:
             module.on_validation_model_zero_grad()
-        modes = {name: each.training for name, each in module.named_modules()}
+        modes = {name: each.training for name, each in with_modes(module)}
         self._progress.update(is_validating=True, validated=0, modes=modes)
         self._replicas.share_buffers()
         self._logged.stage = "validation"

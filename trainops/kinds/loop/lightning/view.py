@@ -2,12 +2,15 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any, NoReturn
 
+import torch
 from lightning.pytorch import Callback, LightningDataModule, LightningModule
 from lightning.pytorch.trainer.states import TrainerFn
-from torch import Tensor
+from torch import Tensor, distributed
+from torch.distributed.nn.functional import all_gather
 from torch.optim import Optimizer
 
 from trainops.kinds.loop.lightning.logged import Logged
@@ -19,11 +22,15 @@ from trainops.kinds.loop.trainer_settings import LightningParameters
 
 
 def num_batches(loader: Passes) -> int | float:
-    return math.inf if loader.source.fixed_length() is None else len(loader)
+    """Return the number of batches of a pass, perhaps an estimate; inf where it is not known."""
+    try:
+        return len(loader)
+    except TypeError:  # of an iterable dataset
+        return math.inf
 
 
 class RankStrategy:
-    """The strategy that callbacks see."""
+    """The strategy that modules and callbacks see."""
 
     def __init__(self, reductions: Reductions) -> None:
         self._reductions = reductions
@@ -34,6 +41,22 @@ class RankStrategy:
         if all:
             return not self._reductions.any([not decision])[0]
         return self._reductions.any([bool(decision)])[0]
+
+    def all_gather(self, tensor: Tensor, group: Any = None, sync_grads: bool = False) -> Tensor:
+        """Return the tensors of all ranks, stacked; the tensor itself for one rank."""
+        if self._reductions.num_ranks == 1:
+            return tensor
+        with nullcontext() if sync_grads else torch.no_grad():
+            return torch.stack(all_gather(tensor.contiguous(), group))
+
+    def barrier(self, name: str | None = None) -> None:
+        """Wait for the other ranks."""
+        if self._reductions.num_ranks > 1:
+            distributed.barrier()
+
+    def broadcast(self, thing: Any, src: int = 0) -> Any:
+        """Return what rank `src` gives."""
+        return self._reductions.gathered(thing)[src]
 
 
 class TrainerView:
@@ -89,6 +112,7 @@ class TrainerView:
         self.training, self.validating = True, False
         self.is_at_end = False  # the batch is the last one of its epoch
         self.num_training_batches: int | float = 0  # inf: its dataset is iterable
+        self._is_fixed = True  # else passes may be shorter
         self.num_val_batches: list[int | float] = [0]
         self.configure([], [])
 
@@ -98,6 +122,7 @@ class TrainerView:
     def measure(self, train: Passes, validations: Sequence[Passes]) -> None:
         """Learn the number of batches."""
         self.num_training_batches = num_batches(train)
+        self._is_fixed = train.source.fixed_length() is not None
         self.num_val_batches = [num_batches(each) for each in validations]
 
     @property
@@ -110,7 +135,7 @@ class TrainerView:
 
     @property
     def is_last_batch(self) -> bool:
-        if isinstance(self.num_training_batches, float):
+        if not self._is_fixed:
             return self.is_at_end
         return bool(self._progress["batch"] + 1 == self.num_training_batches)
 
@@ -126,7 +151,7 @@ class TrainerView:
         """Number of epochs that the training takes at most, each with one step at least."""
         if self.max_epochs != -1:
             return self.max_epochs
-        is_known = self.model.automatic_optimization and isinstance(self.num_training_batches, int)
+        is_known = self.model.automatic_optimization and self._is_fixed
         return math.ceil(self.max_steps / max(1, self._num_windows)) if is_known else self.max_steps
 
     @property

@@ -33,11 +33,15 @@ class Extent:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """A scheduler and when it steps: per optimizer step, per epoch, or on a validation metric."""
+    """A scheduler and when it steps: per optimizer step, per epoch, or on a validation metric.
+
+    field: the field of the form that names the metric, for errors.
+    """
 
     scheduler: LRScheduler
     interval: Literal["step", "epoch", "validation"] = "step"
     metric: str = "val_loss"  # of validations only
+    field: str = "recipe"
 
 
 def make_optimizer(
@@ -80,5 +84,6 @@ def make_schedule(
     except (ValueError, TypeError) as error:
         raise InputError({f"parameters.{field}": f"{settings.name}: {error}"}) from error
     if isinstance(scheduler, ReduceLROnPlateau):
-        return [Schedule(scheduler, "validation", settings.metric)]
+        path = f"parameters.{field}.metric"
+        return [Schedule(scheduler, "validation", settings.metric, path)]
     return [Schedule(scheduler, settings.interval)]

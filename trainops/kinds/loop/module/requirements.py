@@ -1,9 +1,10 @@
 """What a module must offer; everything else is refused before the first step, by InputError."""
 
-from collections.abc import Mapping, Sequence
-from itertools import combinations
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import combinations, islice
 
 import torch
+from torch import nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
@@ -18,6 +19,7 @@ from trainops.learning.optimizer_state import needs_closure
 from trainops.runtime.errors import InputError
 
 ONLY = "optimizer"  # the name where there is one
+MAX_NAMED = 20  # names in a message
 
 
 def require_precision(parameters: ModuleParameters, device: torch.device) -> None:
@@ -110,6 +112,36 @@ def require_optimizers(
 
 def parameters_of(optimizer: Optimizer) -> list[torch.Tensor]:
     return [each for group in optimizer.param_groups for each in group["params"]]
+
+
+def require_turns(
+    given: Sequence[str], step: int, optimizers: Mapping[str, Optimizer]
+) -> tuple[str, ...]:
+    """Return the names of the optimizers that step."""
+    return _require_names(f"turns({step})", given, optimizers)
+
+
+def require_frozen(given: Sequence[str], epoch: int, module: nn.Module) -> tuple[str, ...]:
+    """Return the names of the parts of the module that are frozen."""
+    known: dict[str, None] = {}
+    for place, each in module.named_modules(remove_duplicate=False):
+        of_part = [name for name, _ in each.named_parameters(place, recurse=False)]
+        known |= dict.fromkeys([*([place] if place else []), *of_part])
+    return _require_names(f"frozen({epoch})", given, known)
+
+
+def _require_names(what: str, given: object, known: Mapping[str, object]) -> tuple[str, ...]:
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        problem = f"{what} returned the {type(given).__name__} {given!r:.60}"
+        example = [given] if given in known else [next(iter(known), "")]
+        raise InputError({"recipe": f"{problem}; allowed: a list of names, such as {example}"})
+    names = tuple(given)
+    if unknown := [each for each in names if not (isinstance(each, str) and each in known)]:
+        problem = f"{what} names {', '.join(map(repr, unknown))}"
+        further = f" and {len(known) - MAX_NAMED} more" if len(known) > MAX_NAMED else ""
+        allowed = ", ".join(islice(known, MAX_NAMED)) + further
+        raise InputError({"recipe": f"{problem}; allowed: {allowed}"})
+    return names
 
 
 def require_schedules(

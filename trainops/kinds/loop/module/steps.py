@@ -11,12 +11,11 @@ from trainops.kinds.loop.module.average import WeightAverage
 from trainops.kinds.loop.module.base import TrainingModule
 from trainops.kinds.loop.module.optimization import Schedule
 from trainops.kinds.loop.module.replicas import Metrics
-from trainops.kinds.loop.module.requirements import ONLY, parameters_of
+from trainops.kinds.loop.module.requirements import ONLY, parameters_of, require_turns
 from trainops.kinds.loop.replicas import Number, Replicas
 from trainops.kinds.loop.run import Run
 from trainops.kinds.loop.settings import ModuleParameters
 from trainops.learning.optimizer_state import needs_closure
-from trainops.runtime.errors import InputError
 
 Window: TypeAlias = Sequence[tuple[Any, Number]]  # batches, and their shares of the examples
 AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
@@ -39,10 +38,11 @@ class OptimizerSteps:
         run.norms.require_known(parameters.max_grad_norm is not None, "max_grad_norm")
         self._replicas = replicas
         self._schedules = [each for each in schedules if each.interval == "step"]
-        self._clipped = {name: parameters_of(each) for name, each in optimizers.items()}
+        self._stepped = {name: parameters_of(each) for name, each in optimizers.items()}
         self._with_closure = {name for name, each in optimizers.items() if needs_closure(each)}
         self._autocast = autocast(run.device, parameters)
         self._scaler: torch.amp.GradScaler | None = None
+        self._is_scaled = False  # an optimizer has stepped by scaled gradients in this step
         if parameters.precision == "fp16":
             self._scaler = run.keep("scaler", torch.amp.GradScaler(run.device.type))
         self.average: WeightAverage | None = None
@@ -54,14 +54,13 @@ class OptimizerSteps:
         metrics: Metrics = {}
         shares = self._replicas.shares([self._module.num_examples(each) for each in batches])
         window = list(zip(batches, shares, strict=True))
-        turns = self._module.turns(step, list(self._optimizers))
-        if unknown := [name for name in turns if name not in self._optimizers]:
-            problem = f"turns({step}) names {', '.join(map(repr, unknown))}"
-            raise InputError({"recipe": f"{problem}; allowed: {', '.join(self._optimizers)}"})
+        given = self._module.turns(step, list(self._optimizers))
+        turns = require_turns(given, step, self._optimizers)
         for name in turns:
             metrics |= self._turn(name, window)
-        if self._scaler is not None and turns:
+        if self._scaler is not None and self._is_scaled:
             self._scaler.update()
+            self._is_scaled = False
         for each in self._schedules:
             if any(each.scheduler.optimizer is self._optimizers[name] for name in turns):
                 each.scheduler.step()
@@ -77,10 +76,11 @@ class OptimizerSteps:
             metrics = found[0]
         else:
             metrics = self._gather(name, window)
-            if self._scaler is None:
+            if self._scaler is None or not self._has_gradients(name):
                 optimizer.step()
             else:
                 self._scaler.step(optimizer)
+                self._is_scaled = True
         self._module.zero_grad()
         return {self._metric(name, each): value for each, value in metrics.items()}
 
@@ -106,15 +106,21 @@ class OptimizerSteps:
         self._clip(name)
         return metrics
 
+    def _has_gradients(self, name: str) -> bool:
+        """Whether an optimizer has something to step by: its parameters may all be frozen."""
+        return any(each.grad is not None for each in self._stepped[name])
+
     def _clip(self, name: str) -> None:
+        if not self._has_gradients(name):  # torch refuses to unscale or clip nothing
+            return
         norm, value = self._parameters.max_grad_norm, self._parameters.max_grad_value
         if self._scaler is not None and (norm is not None or value is not None):
             self._scaler.unscale_(self._optimizers[name])
         if norm is not None:
-            found = nn.utils.clip_grad_norm_(self._clipped[name], norm)
+            found = nn.utils.clip_grad_norm_(self._stepped[name], norm)
             self._norms.check(found, is_scaled=self._scaler is not None)
         if value is not None:
-            nn.utils.clip_grad_value_(self._clipped[name], value)
+            nn.utils.clip_grad_value_(self._stepped[name], value)
 
     def _metric(self, optimizer: str, name: str) -> str:
         if name == "loss":

@@ -1,8 +1,12 @@
 """The loop that trains a TrainingModule."""
 
-from collections.abc import Callable, Generator, Mapping
+import logging
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import nullcontext
 from typing import Any, TypeVar
 
+from torch import nn
+from torch.jit import ScriptModule
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from trainops.kinds.loop.module.base import TrainingModule
@@ -11,6 +15,7 @@ from trainops.kinds.loop.module.optimization import Extent, Schedule
 from trainops.kinds.loop.module.replicas import placed, replicas_of
 from trainops.kinds.loop.module.requirements import (
     require_divisible,
+    require_frozen,
     require_loaders,
     require_methods,
     require_optimizers,
@@ -19,10 +24,14 @@ from trainops.kinds.loop.module.requirements import (
     require_schedules,
 )
 from trainops.kinds.loop.module.steps import OptimizerSteps
-from trainops.kinds.loop.module.validation import ModuleValidation
+from trainops.kinds.loop.module.validation import ModuleValidation, metric_of
 from trainops.kinds.loop.run import Run, Yielded
 from trainops.kinds.loop.settings import ModuleParameters
+from trainops.learning.compiling import always_compiled
+from trainops.learning.measures import is_metric
+from trainops.learning.modes import start_modes
 
+log = logging.getLogger(__name__)
 P = TypeVar("P", bound=ModuleParameters)
 
 
@@ -37,6 +46,27 @@ def module_loop(
     return train
 
 
+def _compile(module: TrainingModule) -> None:
+    models = list(_models_of(module))
+    for each in models:
+        # Dynamic kernels depend on the shapes seen before, shared limits on other models.
+        each.compile(dynamic=False, isolate_recompiles=True)
+    if not models:
+        name = type(module).__name__
+        log.warning("compile: %s has no model as an attribute, so nothing is compiled", name)
+
+
+def _models_of(module: nn.Module) -> Iterator[nn.Module]:
+    """Yield the models in a module: the parts of containers, which are never called themselves."""
+    for each in module.children():
+        if is_metric(each) or isinstance(each, ScriptModule):
+            continue
+        if type(each).forward is nn.Module.forward:  # such as nn.ModuleList
+            yield from _models_of(each)
+        else:
+            yield each
+
+
 class ModuleTraining:
     """Epochs, accumulation windows, validations and schedules of one training.
 
@@ -47,6 +77,7 @@ class ModuleTraining:
     def __init__(self, run: Run, module: TrainingModule, parameters: ModuleParameters) -> None:
         require_precision(parameters, run.device)
         require_methods(module)
+        start_modes(module, is_logged=run.rank == 0)  # it may freeze parameters
         self._run, self._module, self._parameters = run, placed(run, module), parameters
         self._train, validation = require_loaders(module.loaders(run), parameters)
         self._train.look_ahead()  # the last window of an epoch ends with it
@@ -65,15 +96,20 @@ class ModuleTraining:
         self._replicas = replicas_of(run, module)
         steps = OptimizerSteps(run, module, optimizers, self._schedules, parameters, self._replicas)
         self._steps, self._validation = steps, None
+        run.validates_module = validation is not None
         if validation is not None:
             self._validation = ModuleValidation(
                 run, module, validation, steps.average, parameters, self._replicas
             )
         if parameters.compile:
-            for child in module.children():
-                child.compile(dynamic=False)  # else the kernels depend on the shapes seen before
+            _compile(module)
 
     def epochs(self) -> Generator[Yielded, None, None]:
+        is_compiled = self._parameters.compile
+        with always_compiled("parameters.compile", "got true") if is_compiled else nullcontext():
+            yield from self._epochs()
+
+    def _epochs(self) -> Generator[Yielded, None, None]:
         every_epochs = self._parameters.validate_every_epochs
         for epoch in self._run.epochs(self._parameters.epochs):
             self._freeze(epoch)
@@ -116,14 +152,19 @@ class ModuleTraining:
         self._progress["is_stopped"] = self._validation.is_over(metrics)
         for each in self._schedules:
             if isinstance(each.scheduler, ReduceLROnPlateau):
-                each.scheduler.step(self._validation.metric(metrics, each.metric))
+                each.scheduler.step(metric_of(metrics, each.metric, each.field))
         yield metrics
 
     def _freeze(self, epoch: int) -> None:
-        prefixes = tuple(self._module.frozen(epoch))
+        names = require_frozen(self._module.frozen(epoch), epoch, self._module)
+        frozen = {
+            each
+            for place, each in self._module.named_parameters(remove_duplicate=False)
+            if any(place == name or place.startswith(f"{name}.") for name in names)
+        }
         for name, parameter in self._module.named_parameters():
-            is_frozen = any(name == each or name.startswith(f"{each}.") for each in prefixes)
-            parameter.requires_grad_(name in self._trainable and not is_frozen)
+            parameter.requires_grad_(name in self._trainable and parameter not in frozen)
+        self._run.trained.begin({"model": self._module})  # a fork may freeze others
 
     def _keep_schedules(
         self, optimizers: Mapping[str, Any], *, has_validation: bool

@@ -100,12 +100,12 @@ def _text_of_rows(table: Path, column: str) -> Tensor:
 
 
 def _text_of_files(directory: Directory) -> Tensor:
-    """Return the bytes of all files, one after the other."""
+    """Return the bytes of all files of data, one after the other."""
     texts = []
-    for index in range(len(directory)):
+    for index in directory.data_files():
         with directory.reading(index) as path:
             texts.append(np.fromfile(path, dtype=np.uint8))
-    return torch.from_numpy(np.concatenate(texts) if texts else np.zeros(0, np.uint8))
+    return torch.from_numpy(np.concatenate(texts))
 
 
 train = module_loop(Characters)

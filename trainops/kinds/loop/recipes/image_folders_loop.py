@@ -30,6 +30,7 @@ def train(run: Run, parameters: Parameters) -> Iterator[dict[str, Tensor | float
         channels=parameters.channels, hidden=4 * parameters.channels, dropout=parameters.dropout,
     )  # fmt: skip
     run.keep("model", model.to(run.device))
+    net = run.wrap(model)  # averages gradients if there are several processes
     optimizer = run.keep(
         "optimizer", torch.optim.AdamW(model.parameters(), parameters.learning_rate)
     )
@@ -37,7 +38,7 @@ def train(run: Run, parameters: Parameters) -> Iterator[dict[str, Tensor | float
 
     for _ in run.epochs(parameters.epochs):
         for pixels, labels in batches:
-            loss = functional.cross_entropy(model(scaled(pixels, run)), labels.to(run.device))
+            loss = functional.cross_entropy(net(scaled(pixels, run)), labels.to(run.device))
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
@@ -55,9 +56,13 @@ def evaluate(
         with torch.no_grad():
             scores = model.eval()(scaled(pixels, run))
         model.train()
-        sums["loss"] += functional.cross_entropy(scores, labels, reduction="sum").item()
-        sums["correct"] += (scores.argmax(1) == labels).sum().item()
-        sums["number"] += len(labels)
+        found = run.totals(
+            validation,
+            loss=functional.cross_entropy(scores, labels, reduction="sum"),
+            correct=(scores.argmax(1) == labels).sum(),
+            number=len(labels),
+        )
+        sums |= {name: sums[name] + each for name, each in found.items()}
         yield {}
     number = sums["number"]
     yield {"val_loss": sums["loss"] / number, "val_accuracy": sums["correct"] / number}

@@ -85,6 +85,7 @@ def train(run: Run, parameters: Parameters) -> Iterator[dict[str, Tensor | float
     )
     measured = numbers.__getitems__(shuffled(run.seed, 0)[:MEASURED_ROWS].tolist())
     model = run.keep("model", Scaled(measured, parameters.width).to(run.device))
+    net = run.wrap(model)  # averages gradients if there are several processes
     optimizer = run.keep(
         "optimizer", torch.optim.AdamW(model.parameters(), parameters.learning_rate)
     )
@@ -92,7 +93,7 @@ def train(run: Run, parameters: Parameters) -> Iterator[dict[str, Tensor | float
 
     for _ in run.epochs(parameters.epochs):
         for batch in batches:
-            loss = model(batch.to(run.device)).mean()
+            loss = net(batch.to(run.device)).mean()
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
@@ -107,7 +108,8 @@ def evaluate(
     sums["loss"] = 0.0
     for batch in validation:
         with torch.no_grad():
-            sums["loss"] += model(batch.to(run.device)).sum().item()
+            errors = model(batch.to(run.device))
+        sums["loss"] += run.totals(validation, loss=errors.sum())["loss"]
         yield {}
     yield {"val_loss": sums["loss"] / number}
 

@@ -132,6 +132,7 @@ class EvaluatedSet:
         suffix = f"_{number}" if number else ""
         names = {each: f"_{each}" if each != places[0] else "" for each in places}
         is_iterable = isinstance(self.prepared.dataset, IterableDataset)
+        of_set = reading.options(f"validation{suffix}", self.prepared.dataset)
         self.loaders: dict[str, Passes] = {
             place: run.loader(
                 f"validation{names[place]}{suffix}",
@@ -142,7 +143,7 @@ class EvaluatedSet:
                 batch_size=args.eval_batch_size,
                 shuffle=False,
                 collate_fn=self.prepared.collate_fn,
-                **reading.options(self.prepared.dataset),
+                **of_set,
                 **worker_options(args),
             )
             for place in places
@@ -154,6 +155,7 @@ def worker_options(args: TrainingArguments) -> dict[str, Any]:
         "num_workers": args.dataloader_num_workers,
         "prefetch_factor": args.dataloader_prefetch_factor,
         "persistent_workers": args.dataloader_persistent_workers,
+        "pin_memory": args.dataloader_pin_memory,
     }
 
 

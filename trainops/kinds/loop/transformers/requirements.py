@@ -12,7 +12,7 @@ from trainops.runtime.errors import InputError
 
 REPORTING = "transformers.integrations"  # the package of callbacks of other services
 OWN_METHODS = (
-    "train", "evaluate", "evaluation_loop", "get_train_dataloader", "_get_train_sampler",
+    "train", "evaluate", "evaluation_loop", "get_train_dataloader",
     "_inner_training_loop", "get_batch_samples",
 )  # fmt: skip
 SHARDED = "sharding: full in the config of the operation"

@@ -5,6 +5,7 @@ A step is an optimizer step, or a batch of an evaluation.
 
 import math
 from collections.abc import Callable, Generator
+from contextlib import nullcontext
 from functools import partial
 from typing import Any, TypeAlias, TypeVar, cast
 
@@ -23,11 +24,13 @@ from trainops.kinds.loop.module.batch import count_examples
 from trainops.kinds.loop.reading import Reading
 from trainops.kinds.loop.replicas import Replicas
 from trainops.kinds.loop.run import Run, Yielded
+from trainops.kinds.loop.samplers import options_of
 from trainops.kinds.loop.trainer_settings import TransformersParameters
 from trainops.kinds.loop.transformers.evaluation import TrainerEvaluation, worker_options
 from trainops.kinds.loop.transformers.events import TrainerEvents
 from trainops.kinds.loop.transformers.requirements import require_trainer
 from trainops.kinds.loop.transformers.starting import end_model, start_model
+from trainops.learning.compiling import always_compiled
 from trainops.runtime.config import Strict
 from trainops.runtime.errors import InputError
 
@@ -51,16 +54,23 @@ def transformers_loop(
     def train(run: Run, parameters: P) -> Steps:
         is_skipping = isinstance(parameters, TransformersParameters) and parameters.skip_undecodable
         reading = Reading(is_random, is_skipping, shards_itself)
-        training = TransformersTraining(run, make(run, parameters), reading)
-        yield from training.epochs()
+        trainer = make(run, parameters)
+        training = TransformersTraining(run, trainer, reading)
+        given = "TrainingArguments has torch_compile=True"
+        with always_compiled("recipe", given) if trainer.args.torch_compile else nullcontext():
+            yield from training.epochs()
 
     return train
 
 
-def lengths_of(trainer: Trainer) -> list[int] | None:
-    """Return the lengths of the examples, where batches are to be of similar lengths."""
-    sampler = trainer._get_train_sampler()
-    return list(sampler.lengths) if isinstance(sampler, LengthGroupedSampler) else None
+def order_of(trainer: Trainer, dataset: Any) -> dict[str, Any]:
+    """Return arguments of `Run.loader` for the order of the examples. Raises InputError."""
+    if isinstance(dataset, IterableDataset):
+        return {}
+    sampler = trainer._get_train_sampler(dataset)  # without unused columns, as in Trainer.train
+    if isinstance(sampler, LengthGroupedSampler):  # batches of similar lengths
+        return {"lengths": list(sampler.lengths)}
+    return {"shuffle": False} if sampler is None else options_of("train", sampler, len(dataset))
 
 
 def _require_no_length(dataset: object, reading: Reading) -> None:
@@ -102,11 +112,10 @@ class TransformersTraining:
             "train",
             loader.dataset,
             batch_size=args.train_batch_size,
-            shuffle=args.train_sampling_strategy != "sequential",
-            lengths=lengths_of(trainer),
+            **order_of(trainer, loader.dataset),
             drop_last=args.dataloader_drop_last and not self._is_iterable,
             collate_fn=loader.collate_fn,
-            **reading.options(loader.dataset),
+            **reading.options("train", loader.dataset),
             **worker_options(args),
         )
         # It asks for a length and a dataset, which this loader has, too.

@@ -31,6 +31,7 @@ class Played:
     """An evaluation whose first episode was recorded; steps tell them apart."""
 
     step: int
+    gained: float  # return
     label: str
     recording: Mapping[str, Any]
 
@@ -88,7 +89,7 @@ def recordings(sources: Sequence[RecordingSource]) -> list[Played]:
             label = f"{kept.label if kept else said}"
             if not kept or (source.label == "result" and name == "best"):
                 label = f"{said} ({WORDS[name]}, {source.label})"
-            found[each["step"]] = Played(each["step"], label, each["recording"])
+            found[each["step"]] = Played(each["step"], each["return"], label, each["recording"])
     return sorted(found.values(), key=lambda played: -played.step)
 
 

@@ -1,18 +1,25 @@
 // Recorded evaluation episodes, two side by side, played on a canvas.
 import { getJSON } from "/static/js/ask.js";
+import { drawReturns } from "./return_curve.js";
 import { drawFrame } from "./scene.js";
 
 const kept = { at: 0, chosen: {}, speed: "8" }; // what a person chose; a new checkpoint changes none of it
-let viewer = null;
+let viewer = null, curves = null;
 
-export function draw(part) {
+// `measured`: the Curves of the operation, to which points are added.
+export function draw(part, measured) {
+  curves = measured;
   viewer?.stop();
   const card = part?.querySelector("[data-replay]");
   viewer = card ? new Replay(card) : null;
 }
 
 document.addEventListener("theme-changed", () => viewer?.draw());
-addEventListener("resize", () => viewer?.draw());
+addEventListener("resize", () => {
+  viewer?.draw();
+  viewer?.drawReturns();
+});
+document.addEventListener("measured", () => viewer?.drawReturns());
 
 class Replay {
   constructor(card) {
@@ -24,6 +31,8 @@ class Replay {
       caption: figure.querySelector("[data-caption]"),
       recording: null,
     }));
+    this.returns = card.querySelector("[data-returns]");
+    this.recordings = [...this.sides[0].select.options].map(({ value, dataset }) => ({ step: Number(value), value: Number(dataset.return) }));
     this.play = card.querySelector("[data-play]");
     this.slider = card.querySelector("[data-at]");
     this.speed = card.querySelector("[data-speed]");
@@ -35,6 +44,12 @@ class Replay {
       if ([...side.select.options].some((option) => option.value === wanted)) side.select.value = wanted;
       this.load(side);
     }
+    this.drawReturns();
+  }
+
+  drawReturns() {
+    const shown = Object.fromEntries(this.sides.map(({ name, select }) => [name, Number(select.value)]));
+    drawReturns(this.returns, curves, this.recordings, shown);
   }
 
   listen(card) {
@@ -42,6 +57,7 @@ class Replay {
       side.select.addEventListener("change", () => {
         kept.chosen[side.name] = side.select.value;
         this.load(side);
+        this.drawReturns();
       });
     }
     this.play.addEventListener("click", () => (this.timer ? this.stop() : this.start()));

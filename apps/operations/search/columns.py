@@ -1,0 +1,27 @@
+"""Columns of the list: values that are shown in addition, and own columns that are removed."""
+
+from collections.abc import Iterable
+
+from apps.operations.search.sorting import is_value
+
+OWN = ("state", "progress", "metric", "worker", "started")  # those that can be removed
+MAX_ADDED = 12
+MAX_COLUMNS = MAX_ADDED + len(OWN)
+FORM = f"names of metrics and config fields; to remove a column: -{', -'.join(OWN)}"
+
+
+def is_column(text: str) -> bool:
+    """Whether `text` names a value to add, or with a minus sign a column to remove."""
+    return is_value(text) or (text.startswith("-") and text[1:] in OWN)
+
+
+def split(names: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the names of the added columns, and of those that are removed; no other names."""
+    known = dict.fromkeys(name for name in names if is_column(name))
+    added = tuple(name for name in known if not name.startswith("-"))
+    return added[:MAX_ADDED], tuple(name[1:] for name in known if name.startswith("-"))
+
+
+def joined(added: Iterable[str], removed: Iterable[str]) -> list[str]:
+    """Return the names that `split` takes apart."""
+    return [*added, *(f"-{name}" for name in removed)]
