@@ -1,5 +1,7 @@
 """A child that does not end at once is killed until it is gone."""
 
+import os
+
 from apps.operations.attempts.children import Child
 
 
@@ -17,7 +19,7 @@ class Stubborn(Child):
 
 
 def test_kills_are_repeated_after_growing_waits_and_the_longest_are_logged(caplog):
-    child = Stubborn(7, wire=None, output=0)
+    child = Stubborn(os.getpid(), wire=None, output=0)
     child.end()
     assert child.waits == (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0, 5.0)
-    assert caplog.messages == ["process group 7 does not go away"] * 2
+    assert caplog.messages == [f"process group {os.getpid()} does not go away"] * 2

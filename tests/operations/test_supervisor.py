@@ -412,6 +412,21 @@ def test_children_die_with_the_forkserver_while_their_worker_is_frozen():
 
 
 @pytest.mark.slow
+def test_an_attempt_ends_while_the_forkserver_is_frozen(runtime):
+    """It reports no end and reaps nothing until it wakes up; the slot is free before."""
+    running = Running(runtime, submit("hang", at=3)).until_step(2)
+    pid = running.pid
+    forkserver = psutil.Process(runtime.forkserver._process.pid)
+    forkserver.suspend()
+    try:
+        running.held.stop = Operation.Stop.KILL
+        running.ended()
+        assert has_ended(pid)
+    finally:
+        forkserver.resume()
+
+
+@pytest.mark.slow
 def test_nothing_of_the_process_group_is_left(runtime):
     running = Running(runtime, submit("ignore_and_fork", at=3)).until_step(2)
     pid = running.pid

@@ -75,11 +75,15 @@ class Child:
         """Kill it, as often as it takes, and wait until it and its whole group are gone.
 
         A child that was born a moment ago does not lead a group yet: the first kill can miss it.
+        A forkserver that is frozen reports no end, and does not reap: then what lives counts.
         """
         for num_kills in count(1):
             self.kill()
             seconds = backoff.seconds(num_kills, first=SHORT_SECONDS, longest=LONG_SECONDS)
             if self.wait(seconds):
+                return
+            if not self._has_ended and not _has_living_member(self.pid):
+                self.is_gone = True
                 return
             if seconds >= LONG_SECONDS:
                 logger.error("process group %s does not go away", self.pid)
@@ -122,10 +126,11 @@ def _group_is_gone(pid: int, *, seconds: float) -> bool:
 
 
 def _has_living_member(group: int) -> bool:
-    """Whether any process of the group is more than an unreaped zombie."""
+    """Whether any process of the group, or who is to lead it, is more than an unreaped zombie."""
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, ProcessLookupError):
-            if os.getpgid(process.pid) == group and process.status() != psutil.STATUS_ZOMBIE:
+            is_member = group in (process.pid, os.getpgid(process.pid))
+            if is_member and process.status() != psutil.STATUS_ZOMBIE:
                 return True
     return False
 
