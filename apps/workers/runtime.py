@@ -113,9 +113,12 @@ class WorkerProcess:
         worker_health.forget(self.runtime.worker_id)
         try:
             registry.deregister(worker_id=self.runtime.worker_id)
-            nodes.refuse_pending(self.runtime.worker_id)  # no claim promises it any more
         except (DatabaseError, InterfaceError) as error:
             logger.warning("could not deregister: %s", error)
+        try:
+            nodes.refuse_pending(self.runtime.worker_id)  # no claim promises it any more
+        except (DatabaseError, InterfaceError) as error:
+            logger.warning("could not refuse the nodes that were not started: %s", error)
         try:
             counters.COUNTERS.flush()
         except (DatabaseError, InterfaceError) as error:

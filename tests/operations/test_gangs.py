@@ -5,7 +5,7 @@ import threading
 from dataclasses import replace
 
 import pytest
-from django.db import connection
+from django.db import OperationalError, connection
 
 from apps.operations.attempts import node_address, nodes, work
 from apps.operations.attempts.node_address import own_address, servers
@@ -286,6 +286,21 @@ def test_a_worker_that_leaves_refuses_what_it_was_promised(worker_process, monke
     worker_process.leave()
     assert gathering.problem() == "the node b did not begin: its worker is stopping"
     assert gathering.reason == Reason.SHUTDOWN
+
+
+def test_a_worker_that_cannot_refuse_does_not_say_that_it_is_registered(
+    worker_process, monkeypatch, caplog
+):
+    def away(worker_id):
+        raise OperationalError("the database is away")
+
+    monkeypatch.setattr(nodes, "refuse_pending", away)
+    register("b")
+    worker_process.leave()
+    assert not Worker.objects.filter(pk="b").exists()
+    assert caplog.messages[-1] == (
+        "could not refuse the nodes that were not started: the database is away"
+    )
 
 
 @pytest.fixture
