@@ -7,7 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-COPIED = ("apps", "docs", "static", "templates", "tests", "trainops", "manage.py", "pyproject.toml")
+COPIED = (
+    "apps", "docs", "static", "templates", "tests", "trainops", "manage.py", "pyproject.toml",
+    "mkdocs.yml", "ARCHITECTURE.md", "README.md",
+)  # fmt: skip
 SOME_FAILED = 1  # pytest's exit code; others say that nothing could be tested
 
 

@@ -291,6 +291,27 @@ def _preempt(storm: "Storm", chance: Chance) -> None:
     storm.preempt()
 
 
+def _upgrade(storm: "Storm", chance: Chance) -> None:
+    """Workers, web and beat are replaced by another version, one after another, as if by hand.
+
+    What dies meanwhile comes back as the other version, too. The other version is a copy of this
+    tree in another directory, with another version number, so that two versions share database,
+    broker and storage: nodes wait for workers of their version. It is not the released 0.1.0, whose
+    stopping workers may end an operation that they have just claimed with PLATFORM_ERROR; and what
+    a newer version saved may not be read by it. tests/journey/test_rolling.py has that one. `up`,
+    the database and the broker are not replaced.
+    """
+    pause_seconds = chance.uniform(5, 10)
+    storm.over.change_version()
+    for number, process in enumerate(storm.over.programs()):
+        storm.heal_later(number * pause_seconds, process.terminate)
+
+
+def _lose_all(storm: "Storm", chance: Chance) -> None:
+    """A backup is made now; some time later it is all that is left, and is restored."""
+    storm.back_up(chance.uniform(1, storm.beyond_a_lease))
+
+
 def _is(*reasons: str) -> frozenset[str]:
     return frozenset(reasons)
 
@@ -343,4 +364,6 @@ FAULTS = [
     Fault("kill operation", _ask("kill"), _is("KILLED_BY_PERSON", "CANCELLED_BY_PERSON")),
     Fault("resume", _resume),
     Fault("preempt", _preempt, _is("PREEMPTED")),
+    Fault("rolling upgrade", _upgrade, _is("SHUTDOWN")),
+    Fault("restore from a backup", _lose_all, LOST),
 ]

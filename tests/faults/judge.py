@@ -10,11 +10,15 @@ I6  every attempt began at the newest checkpoint there was: no committed work wa
 I7  every event follows from the one before, and every attempt ended for a reason that a fault
     or a person explains
 I8  every operation offers an action, whatever state it is in
+I9  a restore brings back every operation that there was at the backup, with its results, and none
+    else; what has not ended by then comes to its end as I1 to I8 demand
+I10 a rolling upgrade leaves no program of the version before
 """
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any
@@ -26,8 +30,20 @@ FEW, ALL = 100, 500
 FEW_SHOWN = 5  # points of a curve
 
 
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What two runs of one config must have in common."""
+
+    files: dict[str, str]  # digests of the result
+    curve: list[tuple[str, int, float]]
+
+
+def outcome(stack: Stack, operation_id: str) -> Outcome:
+    return Outcome(stack.artifacts(operation_id), stack.curve(operation_id))
+
+
 def problems(
-    stack: Stack, operation_id: str, undisturbed: str, trace: Path, explained: Collection[str]
+    stack: Stack, operation_id: str, undisturbed: Outcome, trace: Path, explained: Collection[str]
 ) -> Iterator[str]:
     """Yield what is wrong with an operation that has come to its end."""
     yield from overlaps(operation_id, trace)
@@ -60,10 +76,11 @@ def overlaps(operation_id: str, trace: Path) -> Iterator[str]:
         yield f"I1 {operation_id}: its attempts computed at the same time: {processes}"
 
 
-def _differences(stack: Stack, operation_id: str, undisturbed: str) -> Iterator[str]:
-    if stack.artifacts(operation_id) != stack.artifacts(undisturbed):
+def _differences(stack: Stack, operation_id: str, undisturbed: Outcome) -> Iterator[str]:
+    done = outcome(stack, operation_id)
+    if done.files != undisturbed.files:
         yield f"I4 {operation_id}: its result differs from the undisturbed one"
-    found, expected = Counter(stack.curve(operation_id)), Counter(stack.curve(undisturbed))
+    found, expected = Counter(done.curve), Counter(undisturbed.curve)
     if found != expected:
         missing, odd = sorted(expected - found), sorted(found - expected)  # twice counts, too
         yield (
@@ -121,6 +138,24 @@ def _gaps(operation_id: str, events: list[dict[str, Any]]) -> Iterator[str]:
     for event in events:
         if not event["actor"]:
             yield f"I7 {operation_id}: nobody is said to have done {event}"
+
+
+def not_restored(
+    stack: Stack, finished: Mapping[str, Outcome], unfinished: Collection[str]
+) -> Iterator[str]:
+    """Yield how what was restored differs from what there was at the backup."""
+    found = {each["id"] for each in stack.get("operations", limit=ALL)}
+    backed_up = {*finished, *unfinished}
+    if missing := sorted(backed_up - found):
+        yield f"I9 of the backup are missing: {missing}"
+    if odd := sorted(found - backed_up):
+        yield f"I9 were not in the backup: {odd}"
+    for operation_id in sorted(finished.keys() & found):
+        state = stack.get(f"operations/{operation_id}")["state"]
+        if state != "COMPLETED":
+            yield f"I9 {operation_id} is {state}, and was COMPLETED in the backup"
+        elif outcome(stack, operation_id) != finished[operation_id]:
+            yield f"I9 {operation_id}: its result is not that of the backup"
 
 
 def leftovers(stack: Stack) -> Iterator[str]:

@@ -15,4 +15,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--postgres", action="store_true", help="PostgreSQL, and a second machine with a network"
     )
+    parser.add_argument(
+        "--only", action="append", default=[], metavar="FAULT", help="draw from these faults only"
+    )
     return parser

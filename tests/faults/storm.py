@@ -4,7 +4,7 @@ import random
 import sqlite3
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -103,15 +103,21 @@ FAILED_TO_INFLICT = (
 class Storm:
     over: Installation
     seed: int
+    names: Collection[str] = tuple(CONFIGS)
+    faults: Collection[str] = ()  # the names of those that are drawn; none: all
     counts: Counter[str] = field(default_factory=Counter)
-    undisturbed: dict[str, str] = field(default_factory=dict)  # one for each of CONFIGS
+    undisturbed: dict[str, str] = field(default_factory=dict)  # one operation for each name
+    outcomes: dict[str, judge.Outcome] = field(default_factory=dict)  # of those
     running: list["_Running"] = field(default_factory=list)
     violations: list[str] = field(default_factory=list)
     num_begun: Counter[str] = field(default_factory=Counter)  # by name of its config
     num_judged: int = 0
+    num_lost: int = 0  # begun after the backup that was restored
     reasons: Counter[str] = field(default_factory=Counter)
     _healing: list[tuple[float, Callable[[], None]]] = field(default_factory=list)
     _explained: list[frozenset[str]] = field(default_factory=list)
+    _backed_up: list["_Running"] = field(default_factory=list)
+    _restore_at: float | None = None  # when what was backed up is all that is left
 
     @property
     def stack(self) -> Stack:
@@ -128,22 +134,19 @@ class Storm:
     def run(self, *, seconds: float = 0, num_faults: int = 0) -> None:
         """Inject faults until the time or the number is reached, then wait for quiet and judge."""
         chance = random.Random(self.seed)  # noqa: S311 - to be replayed, not to be secret
-        self.undisturbed = {name: self.stack.submit(**CONFIGS[name]) for name in CONFIGS}
-        for each in self.undisturbed.values():
+        self.undisturbed = {name: self.stack.submit(**CONFIGS[name]) for name in self.names}
+        for name, each in self.undisturbed.items():
             self.stack.wait(each, "COMPLETED", seconds=QUIET_SECONDS)
-        self.running = [self._begin(name) for name in CONFIGS if name not in PRIORITIES]
+            self.outcomes[name] = judge.outcome(self.stack, each)
+        self.running = [self._begin(name) for name in self.names if name not in PRIORITIES]
         ends_at = time.monotonic() + seconds
         while time.monotonic() < ends_at or self.counts.total() < num_faults:
             time.sleep(chance.uniform(0.2, 3.0))
             self._require_up()
             self._inject(chance)
             self._heal(time.monotonic())
-            for each in list(self.running):
-                if self._ask(each.operation_id).get("state") in ("COMPLETED", "FAILED"):
-                    self._judge(each)
-                    self.running.remove(each)
-                    if each.name not in PRIORITIES:
-                        self.running.append(self._begin(each.name))
+            self._restore_if_due(time.monotonic())
+            self._judge_ended()
         self._calm()
         for each in self.running:
             self._judge(each)
@@ -151,11 +154,57 @@ class Storm:
             self.violations += judge.overlaps(trace.name, trace)  # a ghost may have woken up late
         self.violations += self._patiently(self._leftovers)
 
+    def _judge_ended(self) -> None:
+        """Judge what has come to its end, and begin another one in its place."""
+        for each in list(self.running):
+            if self._ask(each.operation_id).get("state") in ("COMPLETED", "FAILED"):
+                self._judge(each)
+                self.running.remove(each)
+                if each.name not in PRIORITIES:
+                    self.running.append(self._begin(each.name))
+
     def preempt(self) -> None:
         """Submit an operation of higher priority, unless there is one."""
         if any(each.name == "urgent" for each in self.running):
             raise ValueError("an urgent operation is there already")
         self.running.append(self._begin("urgent"))
+
+    def back_up(self, seconds: float) -> None:
+        """Make a backup under load, which is restored later. It may fail as long as faults last."""
+        if self._restore_at is not None:
+            raise ValueError("a backup is to be restored already")
+        output = ""
+
+        def is_made() -> bool:
+            nonlocal output
+            code, output = self.over.back_up()
+            return code == 0
+
+        if not is_made():
+            self._heal(float("inf"))
+            try:
+                wait_until(is_made, QUIET_SECONDS)
+            except AssertionError:
+                self.violations.append(f"I9 no backup could be made: {output}")
+                raise
+        self._backed_up, self._restore_at = list(self.running), time.monotonic() + seconds
+
+    def _restore_if_due(self, moment: float) -> None:
+        """Lose everything but the backup, restore it, and continue with what it has."""
+        if self._restore_at is None or self._restore_at > moment:
+            return
+        self._heal(float("inf"))  # of what is lost, nothing wakes up
+        self.over.lose()
+        code, output = self.over.restore()
+        if code:
+            raise RuntimeError(f"the backup cannot be restored: {output}")
+        finished = {self.undisturbed[name]: self.outcomes[name] for name in self.names}
+        unfinished = [each.operation_id for each in self._backed_up]
+        self.violations += self._patiently(
+            lambda: list(judge.not_restored(self.stack, finished, unfinished))
+        )
+        self.num_lost += len(set(self.operations) - set(unfinished))
+        self.running, self._restore_at = self._backed_up, None
 
     def _begin(self, name: str) -> "_Running":
         config, priority = CONFIGS[name], PRIORITIES.get(name, 0)
@@ -182,7 +231,12 @@ class Storm:
                 raise RuntimeError(f"`up` has ended with exit code {exit_code}; its log says why")
 
     def _inject(self, chance: random.Random) -> None:
-        possible = [each for each in FAULTS if not each.needs or each.needs in self.over.has]
+        possible = [
+            each
+            for each in FAULTS
+            if (not each.needs or each.needs in self.over.has)
+            and (not self.faults or each.name in self.faults)
+        ]
         fault: Fault = chance.choice(possible)
         with suppress(*FAILED_TO_INFLICT):
             self._explained.append(fault.explains)
@@ -199,11 +253,10 @@ class Storm:
             self.heal_later(self.beyond_a_lease, process.resume)
 
     def _heal(self, moment: float) -> None:
-        for until, heal in list(self._healing):
-            if until <= moment:
-                self._healing.remove((until, heal))
-                with suppress(psutil.NoSuchProcess):
-                    heal()
+        while due := [each for each in self._healing if each[0] <= moment]:
+            self._healing.remove(due[0])
+            with suppress(psutil.NoSuchProcess):
+                due[0][1]()
 
     def _ask(self, operation_id: str) -> dict[str, Any]:
         try:
@@ -222,6 +275,7 @@ class Storm:
     def _calm(self) -> None:
         """End every fault, and wait until everything has come to its end."""
         self._heal(float("inf"))
+        self._restore_if_due(float("inf"))
         for armed in self.over.hooks.glob("armed-*"):
             armed.unlink(missing_ok=True)
         for each in self.operations:
@@ -239,7 +293,7 @@ class Storm:
     def _judged(self, running: "_Running") -> list[str]:
         always = ALWAYS_EXPLAINED.get(running.name, ())
         explained = frozenset(always).union(*self._explained[running.since :])
-        undisturbed = self.undisturbed[running.name]
+        undisturbed = self.outcomes[running.name]
         found = judge.problems(
             self.stack, running.operation_id, undisturbed, running.trace, explained
         )
@@ -258,11 +312,17 @@ class Storm:
             children = [c for each in self.stack.processes(NURSERY) for c in each.children()]
             orphans = [f"I5 a child is left: {child}" for child in children]
             self.stack.post("checkpoints/cleanup", {"empty_trash": True})
-            return orphans + list(judge.leftovers(self.stack))
+            return [*orphans, *self.older_programs(), *judge.leftovers(self.stack)]
 
         with suppress(AssertionError):
             wait_until(lambda: not found(), 4 * LEASE_SECONDS)
         return found()
+
+    def older_programs(self) -> Iterator[str]:
+        for program in self.over.programs():
+            with suppress(psutil.NoSuchProcess):
+                if Path(program.cwd()) != self.over.tree:
+                    yield f"I10 {program} is of the version before"
 
 
 @dataclass(frozen=True, slots=True)

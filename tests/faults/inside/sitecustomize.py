@@ -1,10 +1,11 @@
 """Loaded by Python itself into every process of a test's installation, by way of PYTHONPATH.
 
-So the product has no hooks for tests. Two things can be done to a process from outside, and each
+So the product has no hooks for tests. Three things can be done to a process from outside, and each
 attempt leaves the number of its process in the file `trace-OPERATION` after every step:
 
 - `clock` in the directory TRAINOPS_TEST_FAULTS and a signal: a worker's wall clock jumps.
 - a file `armed-POINT` there: the next process that comes to that point dies of SIGKILL.
+- a file `tree` there: workers, web and beat that start run the code of the directory it names.
 """
 
 import os
@@ -100,6 +101,14 @@ class _Finder:
         return spec
 
 
+def _enter_tree():
+    """Change the directory before Python puts the present one in front of `sys.path` for `-m`."""
+    tree = Path(FAULTS, "tree")
+    is_program = any(each in sys.orig_argv for each in ("worker", "beat", "trainops.web"))
+    if is_program and tree.exists():
+        os.chdir(tree.read_text())
+
+
 def _jump(*_):
     import time_machine
 
@@ -115,6 +124,7 @@ def _jump(*_):
 
 _journeys = []
 if FAULTS:
+    _enter_tree()
     sys.meta_path.insert(0, _Finder)
     if "celery" in sys.orig_argv and "worker" in sys.orig_argv:
         signal.signal(JUMP, _jump)
