@@ -77,14 +77,23 @@ class Course:
         self.open.append(name)
         return 0
 
-    def head(self) -> None:
-        """The innermost open loop is about to take an item: the loops in it begin anew."""
+    def head(self, name: str, number: int) -> None:
+        """A loop is about to take an item of its pass with a number: the loops in it begin anew.
+
+        Those that are still open there were left without their end. Raises ValueError where they
+        take an item nevertheless.
+        """
+        if name not in self.open or self.counts[name].passes != number:
+            problem = f"the loop {name!r} takes an item after the loop around it has taken another"
+            allowed = "a loop that is complete or left within an iteration; run.combine for `zip`"
+            raise ValueError(f"{problem}; allowed: {allowed}")
+        del self.open[self.open.index(name) + 1 :]
         self._at_work = self.open[:-1]
         if self._target not in (None, self.open):
             return  # on the way back
         self._target = None
-        self._begin_anew(self.open[-1])
-        counts = self.counts[self.open[-1]]
+        self._begin_anew(name)
+        counts = self.counts[name]
         if len(self.open) > 1 or counts.taken != counts.length:  # else the function is at its end
             self._at_head()
 
@@ -93,9 +102,10 @@ class Course:
         counts.taken, counts.total = counts.taken + 1, counts.total + 1
         self._at_work = self.open[:]
 
-    def leave(self, name: str) -> None:
-        """Close a loop, and those in it that were left without their end."""
-        del self.open[self.open.index(name) :]
+    def leave(self, name: str, number: int) -> None:
+        """Close a pass of a loop, and the loops in it that were left without their end."""
+        if name in self.open and self.counts[name].passes == number:
+            del self.open[self.open.index(name) :]
 
     def to_state(self) -> dict[str, Any]:
         return {

@@ -125,11 +125,12 @@ class Passes:
         if first is None:
             return
         counts = course.counts[self.name]
-        self.examples = self.source.examples(counts.passes - 1, self._limit)
-        items = iter(()) if self._is_beyond(first) else self.source.items(counts.passes - 1, first)
+        number = counts.passes
+        self.examples = self.source.examples(number - 1, self._limit)
+        items = iter(()) if self._is_beyond(first) else self.source.items(number - 1, first)
         try:
             while True:
-                course.head()
+                course.head(self.name, number)
                 if counts.taken == counts.length:
                     return
                 try:
@@ -140,7 +141,7 @@ class Passes:
                 course.take()
                 yield item
         finally:
-            course.leave(self.name)
+            course.leave(self.name, number)
 
 
 class Steps:

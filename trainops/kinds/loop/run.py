@@ -282,11 +282,7 @@ class Run:
         batches (`max`), when one has (`min`), or after a number of batches. A loader that has
         given all of its batches begins anew (`cycle`) or is left out (`stop`).
         """
-        for key, each in loaders.items():
-            if not self._is_free_loader(each) or list(loaders.values()).count(each) > 1:
-                problem = f"got {key!r}: a {type(each).__name__}"
-                allowed = "loops of run.loader, each in one place"
-                raise InputError({"recipe": f"{problem} for {name!r}; allowed: {allowed}"})
+        self._require_free(name, loaders)
         sources = {key: self.sources[each.name] for key, each in loaders.items()}
         lengths = {key: each.fixed_length() for key, each in sources.items()}
         plan = LoaderSchedule(name, schedule, length, short, lengths, tuple(pattern), weights)
@@ -294,13 +290,20 @@ class Run:
         return self._grouped(name, loaders.values(), several)
 
     def combine(
-        self, name: str, loaders: Sequence[Passes], mode: Mode, arrange: Callable[[list[Any]], Any]
+        self,
+        name: str,
+        loaders: Sequence[Passes],
+        mode: Mode = "min_size",
+        arrange: Callable[[list[Any]], Any] = tuple,
     ) -> Passes:
-        """Return a loop over what `arrange` makes of a batch of each loader: see CombinedBatches.
+        """Return a loop over tuples of a batch of each loader, or what `arrange` makes of them.
 
-        Raises InputError.
+        A pass ends with the shortest loader (`min_size`, as `zip`) or the longest; shorter ones
+        begin anew (`max_size_cycle`) or give None (`max_size`). Raises InputError for loaders
+        whose passes have no known length.
         """
         self._require_name(name)
+        self._require_free(name, dict(enumerate(loaders)))
         sources = [self.sources[each.name] for each in loaders]
         combined = CombinedBatches(name, sources, mode, arrange, self.num_ranks)
         return self._grouped(name, loaders, combined)
@@ -335,6 +338,14 @@ class Run:
         """Keep the numbers of loaders that are not entered again, for the next checkpoint."""
         for name, each in self.loops.items():
             each.examples = each.examples or examples.get(name, [])
+
+    def _require_free(self, name: str, loaders: Mapping[Any, Passes]) -> None:
+        """Raise InputError unless these are loops of `run.loader` that are used nowhere else."""
+        for key, each in loaders.items():
+            if not self._is_free_loader(each) or list(loaders.values()).count(each) > 1:
+                problem = f"got {key!r}: a {type(each).__name__}"
+                allowed = "loops of run.loader, each in one place"
+                raise InputError({"recipe": f"{problem} for {name!r}; allowed: {allowed}"})
 
     def _is_free_loader(self, thing: object) -> bool:
         return isinstance(thing, Passes) and thing.name in self.sources and not thing.group
