@@ -27,7 +27,7 @@ def is_gpu_out_of_memory(error: BaseException) -> bool:
 
 def reason_code(error: BaseException) -> str:
     """Return the reason of errors that have one; empty for all others."""
-    if isinstance(error, errors.RankFailed | errors.RankLost):
+    if isinstance(error, errors.RankFailed | errors.RankLost | errors.LoaderLost):
         return error.code
     if is_gpu_out_of_memory(error) or NO_MEMORY in str(error):
         return "OUT_OF_MEMORY"

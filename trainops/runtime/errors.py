@@ -172,6 +172,14 @@ class NodeLost(RankLost):
         self.rank, self.code = ranks[0], "WORKER_LOST"
 
 
+class LoaderLost(Machinery):
+    """A worker process of a loader has ended; `code` is the reason code."""
+
+    def __init__(self, code: str, what: str) -> None:
+        super().__init__(what)
+        self.code = code
+
+
 def _numbers(ranks: Sequence[int]) -> str:
     return f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {ranks[0]} to {ranks[-1]}"
 

@@ -261,7 +261,10 @@ class MapBatches:
                 except StopIteration:
                     return
                 except Exception as error:
-                    raise cannot_load(self.name, number, at, error) from error
+                    has_workers = self._loader.num_workers > 0
+                    raise cannot_load(
+                        self.name, number, at, error, has_workers=has_workers
+                    ) from error
                 num_loaded = self._batches.num_examples(number, at) - len(failures)
                 self.throughput.add(num_loaded, time.perf_counter() - began_at)
                 if failures:

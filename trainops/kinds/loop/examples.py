@@ -1,5 +1,6 @@
 """Load the examples of a batch, in the process of the run or in a worker process."""
 
+import re
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
@@ -12,11 +13,14 @@ from torch.utils.data import Dataset, Subset, TensorDataset, default_collate
 
 from trainops.datasets.errors import DirectoryAway, DirectoryChanged
 from trainops.kinds.loop.seeding import start_streams, streams_restored
-from trainops.runtime.errors import InputError
+from trainops.runtime.errors import InputError, LoaderLost
 
 # Not of one example: they end the attempt by reasons of their own, and are never skipped.
 OUT_OF_MEMORY = (MemoryError, torch.OutOfMemoryError)
 DATA_GONE = (DirectoryAway, DirectoryChanged)
+# What torch and a broken connection say in the process of the run; it quotes errors of a worker
+# process after "Caught".
+WORKER_ENDED = re.compile(r"DataLoader worker \(.*\) (?:is killed by|exited)", re.DOTALL)
 FILE_LISTS = ("samples", "imgs", "files", "paths")  # attributes of datasets, by index
 Collate: TypeAlias = Callable[[list[Any]], Any]
 
@@ -152,22 +156,41 @@ def first_tensor(batch: Any) -> Tensor | None:
     return None
 
 
-def cannot_load(name: str, number: int, at: int, error: Exception) -> Exception:
+def cannot_load(
+    name: str, number: int, at: int, error: Exception, *, has_workers: bool
+) -> Exception:
     """Return the error to raise where batch `at` of a pass did not come from a DataLoader.
 
     Frees the frames of the given error, which hold the DataLoader and its worker processes.
     """
     traceback.clear_frames(error.__traceback__)
     kind = f"{type(error).__name__}: "
+    where = f"batch {at} of pass {number} of {name!r} cannot be loaded"
+    if has_workers and (code := _code_of_ended_worker(error)):
+        what = f"{where}, because a worker process of the loader has ended: {kind}{error}"
+        remedy = "if memory ran out, use a smaller num_workers, prefetch_factor or batch_size"
+        return LoaderLost(code, f"{what}; {remedy}")
     # A worker process puts a traceback before, whose last line begins with the class.
     text = str(error).strip().rpartition("\n")[2].rpartition(kind)[2][:500]
     if isinstance(error, DATA_GONE):
         return type(error)(text.removeprefix("data: "))
     if isinstance(error, (*OUT_OF_MEMORY, InputError)):
         return error
-    return InputError(
-        {"recipe": f"batch {at} of pass {number} of {name!r} cannot be loaded: {kind}{text}"}
-    )
+    return InputError({"recipe": f"{where}: {kind}{text}"})
+
+
+def _code_of_ended_worker(error: Exception) -> str:
+    """Return the reason code if a worker process of a DataLoader has ended; else nothing."""
+    text = str(error)
+    if text.startswith("Caught "):
+        return ""
+    if isinstance(error, EOFError | ConnectionError):
+        return "PROCESS_KILLED"
+    if not isinstance(error, RuntimeError) or not WORKER_ENDED.search(text):
+        return ""
+    if "with exit code" in text:
+        return "PROCESS_EXITED"
+    return "SEGMENTATION_FAULT" if "Segmentation fault" in text else "PROCESS_KILLED"
 
 
 def _failure(what: str, error: Exception) -> LoadFailure:

@@ -326,7 +326,10 @@ class StreamBatches:
                     self._has_ended = True
                     break
                 except Exception as error:
-                    raise cannot_load(self.name, number, at, error) from error
+                    has_workers = self._workers.num_workers > 0
+                    raise cannot_load(
+                        self.name, number, at, error, has_workers=has_workers
+                    ) from error
                 self.position.receive(each)
                 if each.has_batch:
                     self._count(each.batch, at, time.perf_counter() - began_at)
