@@ -10,6 +10,7 @@ from django.utils import timezone
 from apps.operations.api.studies import detail
 from apps.operations.lifecycle import Reason, State
 from apps.operations.models import Attempt, MetricPoint, Study, Suggestion
+from apps.operations.requests import deletion
 from apps.operations.requests import services as requests
 from apps.operations.scheduling import claims
 from apps.operations.studies import asking, comparison, pruning, reports
@@ -41,6 +42,14 @@ def create(person, design=TPE, **more):
 def end(operation, value=0.5, **fields):
     row = {"state": "COMPLETED", "result": {"best": {"value": value}}, **fields}
     operation.row.update(**row)
+
+
+def took(operation, seconds):
+    ended_at = timezone.now()
+    started_at = ended_at - timedelta(seconds=seconds)
+    Attempt.objects.create(
+        operation=operation, number=1, worker_id="w", started_at=started_at, ended_at=ended_at
+    )
 
 
 def values(study):
@@ -192,13 +201,21 @@ def test_a_study_continues_with_more_trials(person):
 def test_nothing_is_submitted_once_the_compute_time_is_spent(person):
     study = create(person, TPE | {"max_seconds": 60.0})
     for operation in study.operations.all():
-        started_at = timezone.now() - timedelta(seconds=40)
-        Attempt.objects.create(
-            operation=operation, number=1, worker_id="w", started_at=started_at,
-            ended_at=timezone.now(),
-        )  # fmt: skip
+        took(operation, seconds=40)
         end(operation)
     assert studies.advance(study.pk) == 0
+    assert studies.extend(study_id=study.pk, trials=1, seconds=30, actor=person) == 2
+
+
+def test_compute_time_of_deleted_trials_counts(person):
+    study = create(person, TPE | {"max_seconds": 60.0})
+    for operation in study.operations.all():
+        took(operation, seconds=40)
+        end(operation)
+    for operation in study.operations.all():
+        deletion.delete(operation_id=operation.pk, actor=person)
+    assert not study.operations.exists()
+    assert detail(studies.get(study.pk))["seconds_spent"] >= 80
     assert studies.extend(study_id=study.pk, trials=1, seconds=30, actor=person) == 2
 
 

@@ -182,7 +182,7 @@ def _search(found: Study) -> list[str]:
     if parallel:
         said.append(f"at most {parallel} active at a time")
     if found.max_seconds is not None:
-        spent, limit = asking.seconds_spent(found), found.max_seconds
+        spent, limit = found.seconds_spent, found.max_seconds
         is_spent = "; no more trials are submitted" if spent >= limit else ""
         spent_of = f"{formatting.duration(spent)} of {formatting.duration(limit)}"
         said.append(f"compute time {spent_of}{is_spent}")

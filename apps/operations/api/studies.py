@@ -15,7 +15,7 @@ from apps.operations.api.serializers import ResumeRequestSerializer, SubmissionS
 from apps.operations.lifecycle import State
 from apps.operations.models import Study
 from apps.operations.requests import access
-from apps.operations.studies import asking, comparison
+from apps.operations.studies import comparison
 from apps.operations.studies import services as studies
 from apps.operations.studies.designs import in_order
 from apps.operations.studies.rows import BestJson, StudyDetailJson, StudyJson, StudyRow, Trial
@@ -134,7 +134,9 @@ class StudyDetailSerializer(StudySerializer):
     max_seconds = serializers.FloatField(
         allow_null=True, help_text="Compute time after which no trial is submitted."
     )
-    seconds_spent = serializers.FloatField(help_text="Compute time of ended attempts.")
+    seconds_spent = serializers.FloatField(
+        help_text="Compute time of ended attempts, also of deleted trials."
+    )
     best = BestSerializer(allow_null=True)
     front = serializers.ListField(
         child=serializers.CharField(),
@@ -291,7 +293,7 @@ def detail(study: Study) -> StudyDetailJson:
         "design": in_order(study.design),
         "left_out": study.left_out,
         "max_seconds": study.max_seconds,
-        "seconds_spent": asking.seconds_spent(study),
+        "seconds_spent": study.seconds_spent,
         "best": _best(best),
         "front": [line["id"] for line in front],
         "folds": comparison.chosen(study, lines),

@@ -1,8 +1,10 @@
 """What is remembered of an operation's attempts: their runs, events, points and printed lines."""
 
+from typing import Any
+
 from django.conf import settings
 from django.db import models
-from django.db.models import Q
+from django.db.models import ExpressionWrapper, F, Q
 
 from apps.operations.lifecycle import Reason
 from trainops.clock import DatabaseNow
@@ -99,6 +101,13 @@ class Attempt(models.Model):
                 break
             total += (ended_at - started_at).total_seconds()
         return total
+
+    @staticmethod
+    def seconds_of(attempts: "models.QuerySet[Attempt]") -> float:
+        """Return how long those of the attempts that have ended took together."""
+        took = ExpressionWrapper(F("ended_at") - F("started_at"), models.DurationField())
+        total = attempts.filter(ended_at__isnull=False).aggregate(total=models.Sum(took))["total"]
+        return float(total.total_seconds()) if total else 0.0
 
 
 class Event(models.Model):
@@ -256,6 +265,9 @@ class Study(models.Model):
     max_seconds = models.FloatField(
         null=True, blank=True, help_text="Compute time after which no trial is submitted."
     )
+    past_seconds = models.FloatField(
+        default=0, db_default=0, help_text="Compute time of deleted trials."
+    )
     sampler_state = models.TextField(
         blank=True, db_default="", help_text="Attributes of Optuna's study, signed."
     )
@@ -282,6 +294,18 @@ class Study(models.Model):
 
     def get_absolute_url(self) -> str:
         return f"/studies/{self.pk}/"
+
+    @property
+    def seconds_spent(self) -> float:
+        """Compute time of all attempts that have ended, also of deleted trials."""
+        return self.past_seconds + Attempt.seconds_of(Attempt.objects.filter(operation__study=self))
+
+    @classmethod
+    def keep_seconds(cls, operation: Any) -> None:
+        """Add the compute time of a trial that is deleted in the same transaction."""
+        seconds = Attempt.seconds_of(Attempt.objects.filter(operation=operation))
+        study = cls.objects.filter(pk=operation.study_id)
+        study.update(past_seconds=F("past_seconds") + seconds)
 
 
 class Tag(models.Model):

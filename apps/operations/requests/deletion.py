@@ -16,7 +16,7 @@ from apps.operations.errors import (
 )
 from apps.operations.files import exports
 from apps.operations.lifecycle import ACTIVE
-from apps.operations.models import ModelUse, Operation, PastUse, Subtask
+from apps.operations.models import ModelUse, Operation, PastUse, Study, Subtask
 from apps.operations.requests.submission import submit as submit  # re-exported, as in `services`
 from apps.operations.subtasks import services as subtasks
 
@@ -46,6 +46,8 @@ def delete(*, operation_id: str, actor: "User | None") -> checkpoints.Freed:
             current_status=operation.state,
         )
     with transaction.atomic():
+        if operation.study_id is not None:  # before the operation, as what advances a study does
+            Study.objects.select_for_update().filter(pk=operation.study_id).first()
         finished = operation.row.exclude(state__in=ACTIVE).select_for_update().first()
         if finished is None:
             raise NotAllowed(
@@ -56,6 +58,7 @@ def delete(*, operation_id: str, actor: "User | None") -> checkpoints.Freed:
         freed = subtasks.delete(finished, Subtask.objects.filter(parent=finished))
         freed += checkpoints.delete(Checkpoint.objects.filter(operation_id=operation_id))
         PastUse.keep(finished.row)
+        Study.keep_seconds(finished)
         finished.delete()
         note("operation deleted", operation=operation_id, name=operation.name, freed=freed)
         transaction.on_commit(partial(exports.remove, operation_id))

@@ -8,16 +8,14 @@ ends: its row is what the next suggestion reads.
 import json
 import logging
 from collections.abc import Iterable, Mapping
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from django.core import signing
 from django.db import transaction
-from django.db.models import DurationField, ExpressionWrapper, F, Sum
 
 from apps.operations.comparisons.values import number as number_of
 from apps.operations.lifecycle import ACTIVE, Reason, State
-from apps.operations.models import Attempt, Operation, Study, Suggestion
+from apps.operations.models import Operation, Study, Suggestion
 from apps.operations.requests import limits
 from apps.operations.requests.submission import InStudy, submit
 from apps.operations.studies import reports
@@ -76,20 +74,12 @@ def has_more(study: Study) -> bool:
     """Whether the study has trials left, and compute time for them."""
     if study.stopped_at is not None or study.suggestions.count() >= study.num_trials:
         return False
-    return study.max_seconds is None or seconds_spent(study) < study.max_seconds
+    return study.max_seconds is None or study.seconds_spent < study.max_seconds
 
 
 def may_extend(study: Study) -> bool:
     """Whether its sampler has further trials: a grid and a walk-forward analysis have none."""
     return study.num_trials > 0 and study.design["method"] != "grid"
-
-
-def seconds_spent(study: Study) -> float:
-    """Return the compute time of all attempts that have ended."""
-    took = ExpressionWrapper(F("ended_at") - F("started_at"), output_field=DurationField())
-    ended = Attempt.objects.filter(operation__study=study, ended_at__isnull=False)
-    total = ended.aggregate(total=Sum(took))["total"] or timedelta()
-    return float(total.total_seconds())
 
 
 def submit_part(study: Study, config: Mapping[str, object], part: InStudy) -> Operation:
