@@ -1,5 +1,5 @@
 from django.apps import AppConfig
-from django.db.models.signals import post_migrate
+from django.db.models.signals import post_delete, post_migrate
 
 
 class OperationsConfig(AppConfig):
@@ -12,12 +12,16 @@ class OperationsConfig(AppConfig):
         from apps.operations import outbox  # noqa: PLC0415
         from apps.operations.checkpoint_owners import Operations  # noqa: PLC0415
         from apps.operations.lifecycle import FINISHED  # noqa: PLC0415
-        from apps.operations.models import DatasetUse  # noqa: PLC0415
+        from apps.operations.models import DatasetUse, Operation  # noqa: PLC0415
         from apps.operations.studies import advancing  # noqa: PLC0415
         from apps.operations.subtasks import services as subtasks  # noqa: PLC0415
 
         outbox.subscribe(outbox.Subscriber("studies", advancing.operation_ended, FINISHED))
         outbox.subscribe(outbox.Subscriber("subtasks", subtasks.operation_ended, FINISHED))
+        post_delete.connect(
+            lambda instance, **_: advancing.operation_deleted(instance),
+            sender=Operation, weak=False,
+        )  # fmt: skip
         post_migrate.connect(lambda **_: outbox.create_cursors(), sender=self, weak=False)
         owners.register(Operations())
         usage.register(DatasetUse.active_users_of)

@@ -23,6 +23,7 @@ from apps.operations import outbox
 from apps.operations.files import exports
 from apps.operations.points import extremes, packing, retention
 from apps.operations.scheduling import budgets, preemption, stuck, sweeps
+from apps.operations.studies import advancing
 from apps.sinks import services as sinks
 from apps.workers import hosts, load, neighbours, registry
 from apps.workers.loops import BackgroundLoops, report
@@ -49,6 +50,7 @@ def sweep(*, actor: str) -> None:
         partial(budgets.enforce, actor=actor),
         partial(preemption.preempt, actor=actor),
         outbox.deliver,
+        advancing.advance_if_due,
         partial(hosts.drain_faulty, actor=actor),
     ):
         try:

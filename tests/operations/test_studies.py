@@ -190,6 +190,24 @@ def test_a_study_that_cannot_be_read_keeps_no_other_from_its_turn(person, prices
     assert sound.operations.filter(is_test=True).count() == 1
 
 
+def test_a_fold_whose_test_was_deleted_is_not_tried_again(person, prices):
+    study = create(person, prices, WALK, metric="return")
+    ended(study, fast_2=0.1, fast_8=0.2)
+    studies.advance(study.pk)
+    test = study.operations.get(is_test=True)
+    services.cancel(operation_id=test.pk, actor=person)
+    assert studies.resume(study_id=study.pk, actor=person) == 1
+    anew = study.operations.get(is_test=True)
+    assert anew != test, "without a checkpoint it is submitted anew"
+    services.cancel(operation_id=anew.pk, actor=person)
+    deletion.delete(operation_id=anew.pk, actor=person)
+    assert studies.advance(study.pk) == 0 and not study.operations.filter(is_test=True).exists()
+    study.refresh_from_db()
+    assert [each["number"] for each in study.folds] == [2]
+    problem = "Its out-of-sample test was deleted."
+    assert study.left_out == [{"values": {"fold": 1}, "problem": problem}]
+
+
 def test_a_fold_whose_prices_are_gone_is_given_up_with_the_reason(person, prices):
     study = create(person, prices, WALK, metric="return")
     study.operations.update(state="COMPLETED", result={"return": 0.5})

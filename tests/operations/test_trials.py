@@ -4,12 +4,13 @@ import threading
 from datetime import timedelta
 
 import pytest
-from django.db import connection
+from django.db import connection, transaction
+from django.db.models.signals import post_save
 from django.utils import timezone
 
 from apps.operations.api.studies import detail
 from apps.operations.lifecycle import Reason, State
-from apps.operations.models import Attempt, MetricPoint, Study, Suggestion
+from apps.operations.models import Attempt, MetricPoint, Operation, Study, Suggestion
 from apps.operations.requests import deletion
 from apps.operations.requests import services as requests
 from apps.operations.scheduling import claims
@@ -17,6 +18,7 @@ from apps.operations.studies import asking, comparison, pruning, reports
 from apps.operations.studies import services as studies
 from apps.operations.studies.designs import Design, Pruner
 from apps.operations.studies.sampling import StudySearch
+from apps.workers import maintenance
 from tests.operations.attempts import Running, run
 from tests.operations.test_supervisor import weights
 from tests.waiting import wait_until
@@ -217,6 +219,57 @@ def test_compute_time_of_deleted_trials_counts(person):
     assert not study.operations.exists()
     assert detail(studies.get(study.pk))["seconds_spent"] >= 80
     assert studies.extend(study_id=study.pk, trials=1, seconds=30, actor=person) == 2
+
+
+def test_a_deletion_before_its_end_was_delivered_advances_the_study(person):
+    study = create(person, TPE | {"parallel": 1})
+    trial = study.operations.get()
+    end(trial)
+    trial.record("COMPLETED", actor="w")
+    deletion.delete(operation_id=trial.pk, actor=person)
+    assert study.operations.filter(state="PENDING").count() == 1
+
+
+def test_a_deletion_that_is_rolled_back_advances_nothing(person):
+    study = create(person, TPE | {"parallel": 1})
+    trial = study.operations.get()
+    took(trial, seconds=40)
+    end(trial)
+    with pytest.raises(Crash), transaction.atomic():
+        deletion.delete(operation_id=trial.pk, actor=person)
+        raise Crash
+    study.refresh_from_db()
+    assert study.operations.get() == trial and study.past_seconds == 0
+
+
+def test_a_sweep_advances_a_study_of_which_an_event_was_missed(person):
+    study = create(person, TPE | {"parallel": 1})
+    end(study.operations.get())
+    maintenance.sweep(actor="beat")
+    assert study.operations.filter(state="PENDING").count() == 1
+
+
+def test_a_deletion_of_a_study_submits_no_further_trials(person):
+    study = create(person)
+    for operation in study.operations.all():
+        end(operation)
+    submitted = []
+
+    def saved(instance, **_):
+        submitted.append(instance.pk)
+
+    post_save.connect(saved, sender=Operation)
+    studies.delete(study_id=study.pk, actor=person)
+    post_save.disconnect(saved, sender=Operation)
+    assert submitted == [] and not Operation.objects.exists() and not Study.objects.exists()
+
+
+def test_a_resume_that_begins_trials_anew_stays_within_the_parallel_limit(person):
+    study = create(person)
+    studies.cancel(study_id=study.pk, actor=person)
+    assert studies.resume(study_id=study.pk, actor=person) == 2
+    assert study.operations.count() == 2
+    assert {each.operation.state for each in study.suggestions.all()} == {"PENDING"}
 
 
 def test_invalid_values_are_left_out_and_a_deleted_operation_is_a_failed_trial(person):

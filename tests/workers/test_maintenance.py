@@ -9,6 +9,7 @@ from django.utils import timezone
 from apps.installation.models import PeriodicJob
 from apps.operations import outbox
 from apps.operations.scheduling import budgets, preemption, stuck, sweeps
+from apps.operations.studies import advancing
 from apps.workers import hosts, maintenance, neighbours, registry
 from trainops.clock import seconds_from_now
 from trainops.http import sessions
@@ -21,6 +22,7 @@ PARTS = [
     (budgets, "enforce"),
     (preemption, "preempt"),
     (outbox, "deliver"),
+    (advancing, "advance_if_due"),
     (hosts, "drain_faulty"),
 ]
 

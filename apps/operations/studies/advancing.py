@@ -7,10 +7,13 @@ have ended, the best ones are tried on the days that follow.
 
 import logging
 from collections.abc import Iterable
+from datetime import timedelta
+from functools import partial
 
 from django.db import transaction
 from django.db.models import Count, F, Q
 
+from apps.installation import periodic
 from apps.operations.lifecycle import ACTIVE, State
 from apps.operations.models import Event, Operation, Study
 from apps.operations.requests import limits
@@ -20,6 +23,8 @@ from apps.operations.studies.asking import submit_part, value_of
 from apps.operations.studies.designs import Fold, LeftOut, put
 from trainops.errors import DomainError
 from trainops.runtime.errors import ConfigError
+
+JOB, ADVANCE_EVERY = "studies", timedelta(minutes=5)
 
 logger = logging.getLogger(__name__)
 
@@ -53,24 +58,46 @@ def operation_ended(event: Event) -> None:
     if operation.study_id is not None:
         advance(operation.study_id)
     if operation.owner_id is not None:
-        for study_id in _waiting(operation.owner_id):
+        for study_id in _waiting(owner_id=operation.owner_id):
+            _advance_other(study_id)
+
+
+def operation_deleted(operation: Operation) -> None:
+    """Advance the study of a deleted operation: the event of its end was deleted with it.
+
+    A fold whose test is deleted is not tried again.
+    """
+    if operation.study_id is None:
+        return
+    if operation.is_test:
+        _leave_untried(operation)
+    transaction.on_commit(partial(_advance_other, operation.study_id))
+
+
+def advance_if_due() -> None:
+    """Advance all studies that have more to submit, every few minutes.
+
+    The end of an operation does that at once. This is for studies whose event was missed.
+    """
+    if periodic.claim(JOB, every=ADVANCE_EVERY):
+        for study_id in _waiting():
             _advance_other(study_id)
 
 
 def _advance_other(study_id: str) -> None:
-    """Advance a study; an error is logged, so that it does not stop the studies of the event."""
+    """Advance a study; an error is logged, so that it does not stop the others."""
     try:
         advance(study_id)
     except Exception:
         logger.exception("%s is not advanced", study_id)
 
 
-def _waiting(owner_id: int) -> list[str]:
-    """Return the studies of an owner that have more to submit.
+def _waiting(**owned: int) -> list[str]:
+    """Return the studies that have more to submit.
 
     The limit of the owner may have been reached when operations of theirs ended.
     """
-    studies = Study.objects.filter(owner=owner_id, stopped_at=None).annotate(
+    studies = Study.objects.filter(stopped_at=None, **owned).annotate(
         num_suggestions=Count("suggestions", distinct=True),
         num_operations=Count("operations", distinct=True),
     )
@@ -89,16 +116,23 @@ def _try(study: Study, fold: Fold) -> bool:
         with transaction.atomic():
             submit_part(study, put(study.config, values), part)
     except (ConfigError, DomainError) as error:  # what it needs was deleted meanwhile
-        _give_up(study, fold, error)
+        logger.warning("%s: fold %s cannot be tried: %s", study.pk, fold.number, error)
+        _give_up(study, fold.number, str(error))
         return False
     return True
 
 
-def _give_up(study: Study, fold: Fold, error: Exception) -> None:
+def _leave_untried(test: Operation) -> None:
+    """Leave the fold of a deleted test untried, unless there is another test of it."""
+    study = Study.objects.select_for_update().filter(pk=test.study_id).first()
+    if study and not study.operations.filter(fold=test.fold, is_test=True).exists():
+        _give_up(study, test.fold, "Its out-of-sample test was deleted.")
+
+
+def _give_up(study: Study, fold: int, problem: str) -> None:
     """Leave a fold untried, and say why."""
-    logger.warning("%s: fold %s cannot be tried: %s", study.pk, fold.number, error)
-    study.left_out.append(LeftOut(values={"fold": fold.number}, problem=str(error)[:300]))
-    study.folds = [each for each in study.folds if each["number"] != fold.number]
+    study.left_out.append(LeftOut(values={"fold": fold}, problem=problem[:300]))
+    study.folds = [each for each in study.folds if each["number"] != fold]
     study.save(update_fields=["left_out", "folds"])
 
 

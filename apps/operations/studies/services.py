@@ -146,7 +146,6 @@ def resume(*, study_id: str, actor: "User", accept_inexact: bool = False) -> int
     limits.require_active(study.owner, resumable.count())
     if not accept_inexact:
         _require_same_code(resumable)
-    Study.objects.filter(pk=study.pk).update(stopped_at=None)
     num_resumed = 0
     for operation in resumable:
         try:
@@ -157,6 +156,7 @@ def resume(*, study_id: str, actor: "User", accept_inexact: bool = False) -> int
             logger.info("%s is not resumed: %s", operation.pk, refusal)
             continue
         num_resumed += 1
+    Study.objects.filter(pk=study.pk).update(stopped_at=None)
     advance(study_id)
     return num_resumed
 
@@ -173,10 +173,12 @@ def _require_same_code(operations: Iterable[Operation]) -> None:
 def _begin_anew(study: Study, operation: Operation, actor: "User") -> None:
     part = InStudy(study.pk, operation.study_values, operation.fold, operation.is_test)
     with transaction.atomic():
+        before = Study.objects.select_for_update().get(pk=study.pk)
         suggestions = list(operation.suggestions.values_list("pk", flat=True))
         deletion.delete(operation_id=operation.pk, actor=actor)
         begun = submit_part(study, operation.config_given, part)
         study.suggestions.filter(pk__in=suggestions).update(operation=begun)
+        before.save(update_fields=["folds", "left_out"])  # the fold of a test is not given up
 
 
 def extend(*, study_id: str, trials: int, actor: "User", seconds: float = 0) -> int:
@@ -210,13 +212,18 @@ def extend(*, study_id: str, trials: int, actor: "User", seconds: float = 0) -> 
 def delete(*, study_id: str, actor: "User") -> int:
     """Delete it with all of its operations. Raises NotAllowed while one of them may still run."""
     study = get(study_id)
-    active = study.operations.filter(state__in=ACTIVE).count()
-    if active:
-        raise NotAllowed(
-            "STUDY_ACTIVE",
-            f"{active} of its operations have not ended; cancel the study first, then delete it.",
-            num_active=active,
-        )
+    with transaction.atomic():
+        # Under the lock of `advance`, so that a deletion of its operations submits no others.
+        Study.objects.select_for_update().filter(pk=study_id).first()
+        active = study.operations.filter(state__in=ACTIVE).count()
+        if active:
+            raise NotAllowed(
+                "STUDY_ACTIVE",
+                f"{active} of its operations have not ended; cancel the study first, "
+                "then delete it.",
+                num_active=active,
+            )
+        Study.objects.filter(pk=study_id, stopped_at=None).update(stopped_at=timezone.now())
     for operation_id in study.operations.values_list("pk", flat=True):
         deletion.delete(operation_id=operation_id, actor=actor)
     study.delete()
