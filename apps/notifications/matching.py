@@ -17,18 +17,26 @@ def owner_of(operation: Operation) -> str:
     return operation.owner.get_username() if operation.owner else ""
 
 
-def covering(rules: Iterable[Rule], operation: Operation, what: str = "") -> Iterator[Rule]:
+def reason_of(event: Event, operation: Operation) -> str:
+    """Return the reason at the event: the operation may have been resumed since."""
+    return event.reason or operation.reason  # events of earlier versions have none
+
+
+def covering(
+    rules: Iterable[Rule], operation: Operation, event: Event | None = None
+) -> Iterator[Rule]:
     """Yield the rules that cover the operation, which its users may see.
 
-    what: the event; one that is a reason for attention is compared with the rule's reason, too.
+    event: one that is a reason for attention is compared with the rule's reason, too.
     """
+    reasons = ["", reason_of(event, operation), event.what] if event else ["", operation.reason]
     tags = set(operation.tags.values_list("name", flat=True))
     owner = owner_of(operation)
     for rule in rules:
         is_wanted = (
             rule.kind in ("", operation.kind)
             and rule.owner in ("", owner)
-            and rule.reason in ("", operation.reason, what)
+            and rule.reason in reasons
             and rule.project in ("", operation.project)
             and (not rule.tag or rule.tag in tags)
         )
@@ -81,7 +89,7 @@ def _body(event: Event, operation: Operation) -> DeliveryBody:
             "name": operation.name,
             "kind": operation.kind,
             "owner": owner_of(operation),
-            "reason": operation.reason,
+            "reason": reason_of(event, operation),
             "step": operation.step,
             "total_steps": operation.total_steps,
             "page": settings.PUBLIC_URL + operation.get_absolute_url(),

@@ -33,7 +33,7 @@ def notify_of(event: Event) -> None:
     if operation is None:
         return
     wanted = Rule.objects.filter(is_active=True, **{EVENT_FIELDS[event.what]: True})
-    for rule in matching.covering(wanted.select_related("user"), operation, event.what):
+    for rule in matching.covering(wanted.select_related("user"), operation, event):
         matching.notify(rule, event, operation)
     if operation.is_finished:
         alerts.check_operation(operation)

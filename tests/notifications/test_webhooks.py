@@ -14,6 +14,7 @@ from django.utils import timezone
 
 from apps.notifications import deliveries, sending, services
 from apps.notifications.models import Delivery, Rule
+from apps.operations import outbox
 from tests.notifications.receiver import EVERYWHERE, ends, made, make_due
 from tests.operations import rows
 from tests.waiting import wait_until
@@ -54,6 +55,18 @@ def test_only_what_was_asked_for_is_sent(receiver, person):
     ends(rows.claimed(person), "FAILED")
     sent = [(each.rule.name, each.what) for each in Delivery.objects.order_by("pk")]
     assert sent == [("all ends", "COMPLETED"), ("all ends", "FAILED"), ("failures", "FAILED")]
+
+
+def test_the_reason_is_that_of_the_event_though_the_operation_was_resumed(receiver, person):
+    made(receiver.url("/"), "errors", reason="JOB_ERROR")
+    made(receiver.url("/"), "losses", reason="NON_FINITE_LOSS")
+    operation = rows.claimed(person)
+    assert operation.row.move("FAILED", actor="w", reason="JOB_ERROR")
+    assert operation.row.move("RESUMING", actor="ana", reason="")
+    outbox.deliver()
+    delivery = Delivery.objects.get()
+    assert delivery.rule.name == "errors"
+    assert delivery.body["operation"]["reason"] == "JOB_ERROR"
 
 
 @pytest.mark.slow

@@ -251,7 +251,14 @@ class Operation(Described):
         return self.state in FINISHED
 
     def record(
-        self, what: str, *, actor: str, note: str = "", from_state: str = "", attempt: int = -1
+        self,
+        what: str,
+        *,
+        actor: str,
+        note: str = "",
+        from_state: str = "",
+        reason: str = "",
+        attempt: int = -1,
     ) -> None:
         """Write down what happened, by whom and why."""
         Event.objects.create(
@@ -260,6 +267,7 @@ class Operation(Described):
             actor=actor,
             note=note,
             from_state=from_state,
+            reason=reason,
             attempt=self.attempt if attempt < 0 else attempt,
         )
 

@@ -134,8 +134,10 @@ class OperationQuerySet(models.QuerySet["Operation"]):
                 return False
             attempt = row.attempt + 1 if "attempt" in fields else row.attempt
             for new in set(attention.split(concerns)) - set(attention.split(row.concerns)):
-                row.record(new, actor=actor, note=new.label, attempt=attempt)
-            row.record(to, actor=actor, note=note, from_state=row.state, attempt=attempt)
+                row.record(new, actor=actor, note=new.label, reason=reason, attempt=attempt)
+            row.record(
+                to, actor=actor, note=note, from_state=row.state, reason=reason, attempt=attempt
+            )
             if to in FINISHED:
                 COUNTERS.add_on_commit("operations_finished", kind=row.kind, state=str(to))
         return True

@@ -119,6 +119,9 @@ class Event(models.Model):
     actor = models.CharField(max_length=150, help_text="User, worker or beat.")
     note = models.TextField(blank=True)
     from_state = models.CharField(max_length=10, blank=True)
+    reason = models.CharField(
+        max_length=24, blank=True, default="", db_default="", help_text="Reason of the new state."
+    )
     attempt = models.PositiveIntegerField(default=0)
 
     class Meta:
