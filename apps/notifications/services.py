@@ -1,5 +1,6 @@
 """Rules: created, changed, tested and deleted here, by whatever endpoint or page; and events."""
 
+from collections.abc import Collection
 from typing import Any
 
 from django.contrib.auth.models import User
@@ -92,6 +93,15 @@ def save(rule: Rule) -> Rule:
 
 def _validate(rule: Rule) -> None:
     rule.full_clean(exclude=["user", "secret"])
+
+
+def user_saved(instance: User, update_fields: Collection[str] | None, **_: object) -> None:
+    """Receiver of `pre_save`: rules for operations of a user follow a new username."""
+    if update_fields is not None and "username" not in update_fields:
+        return
+    former = User.objects.filter(pk=instance.pk).exclude(username=instance.username)
+    for name in former.values_list("username", flat=True):
+        Rule.objects.filter(owner=name).update(owner=instance.username)
 
 
 def test(rule: Rule) -> Delivery:

@@ -8,6 +8,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from apps.datasets.models import Dataset, Upload
+from apps.notifications import services
 from apps.notifications.models import Delivery, Rule
 from apps.operations.lifecycle import State
 from apps.operations.models import LogChunk, MetricPoint, Operation, Share, Study
@@ -150,3 +151,21 @@ def test_only_superusers_add_people(admin, root):
     """A form that gives roles could make its user a superuser."""
     for path in ("/admin/auth/user/", "/admin/auth/user/add/", "/admin/auth/group/"):
         assert (admin.get(path).status_code, root.get(path).status_code) == (403, 200)
+
+
+def test_notification_rules_follow_a_user_that_is_renamed(root, operator):
+    otto = operator.user
+    target = "https://example.org/"
+    own = Rule.objects.create(name="own", target=target, user=otto, owner="otto")
+    by_admin = Rule.objects.create(name="of otto", target=target, owner="otto")
+    other = Rule.objects.create(name="of ada", target=target, owner="ada")
+    form = root.get(f"/admin/auth/user/{otto.pk}/change/").context["adminform"].form
+    fields = {name: "" if each is None else each for name, each in form.initial.items()}
+    fields["date_joined_0"], fields["date_joined_1"] = "2026-01-01", "12:00:00"
+    fields |= {"username": "otto.k", "is_active": "on", "last_login_0": "", "last_login_1": ""}
+    fields["groups"] = [each.pk for each in otto.groups.all()]
+    answer = root.post(f"/admin/auth/user/{otto.pk}/change/", fields)
+    assert answer.status_code == 302
+    rules = Rule.objects.values_list("pk", "owner")
+    assert dict(rules) == {own.pk: "otto.k", by_admin.pk: "otto.k", other.pk: "ada"}
+    services.update(own, on_completed=True)  # still a rule that its user may have
