@@ -3,7 +3,9 @@
 import csv
 import io
 import json
+import math
 import os
+import socket
 import subprocess
 import sys
 
@@ -15,7 +17,7 @@ from apps.operations.lifecycle import State
 from apps.operations.models import MetricPoint, Operation
 from tests.cli.conftest import ROOT
 from tests.operations.rows import in_state
-from trainops.cli.out import _at
+from trainops.cli.out import Out, OutputFormat, _at
 from trainops.client.problems import ExitCode
 from trainops.text import csv_cell
 
@@ -98,6 +100,35 @@ def test_metrics_that_are_no_numbers_are_shown_and_are_texts_in_json(cli, operat
     assert [line.split()[1] for line in shown.stdout.splitlines()[1:]] == values
     rows = json.loads(cli("metrics", operation.pk, "-o", "json").stdout, parse_constant=pytest.fail)
     assert [row["gain"] for row in rows] == [0.5, *values[1:]]
+
+
+def test_a_wait_ends_though_the_server_does_not_respond(cli, operation):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        for reference in (operation.pk, operation.pk[-6:]):
+            ran = cli("wait", reference, "--timeout", "0.1", "--url", url)
+            assert ran.exit_code == ExitCode.FAILED and "did not respond in time" in ran.stderr
+
+
+def test_quiet_metrics_are_printed_since_steps_have_no_ids(cli, operation):
+    measured(operation, "loss")
+    assert cli("metrics", operation.pk, "--csv", "-q").stdout == "step,loss\n7,0.5\n"
+    assert cli("metrics", operation.pk, "-q").stdout == cli("metrics", operation.pk).stdout != ""
+
+
+@pytest.mark.parametrize("form", OutputFormat)
+def test_data_never_have_numbers_that_json_does_not_have(capsys, form):
+    Out(form, fields=["a", "b"]).data([{"a": math.nan, "b": {"c": [math.inf]}}])
+    written = capsys.readouterr().out
+    assert "NaN" not in written and "Infinity" not in written
+    if form is OutputFormat.JSON:
+        assert json.loads(written) == [{"a": "nan", "b": {"c": ["inf"]}}]
+
+
+def test_an_extension_by_a_number_that_json_does_not_have_is_refused(cli):
+    ran = cli("studies", "extend", "st_20260101_000000_abcdef", "--seconds", "inf")
+    assert ran.exit_code == ExitCode.USAGE
+    assert "seconds: got inf; allowed: a finite number" in ran.stderr
 
 
 def measured(operation, *names):

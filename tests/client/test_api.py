@@ -2,8 +2,10 @@
 
 import json
 import re
+import socket
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -108,6 +110,30 @@ def test_what_is_no_envelope_is_named(api, scripted, body):
     client, _ = api(scripted(answer(body)).url)
     with pytest.raises(Problem, match="is not a trainops server"):
         client.get("x")
+
+
+@pytest.mark.parametrize("number", [float("inf"), float("nan")])
+def test_a_number_that_json_does_not_have_is_named_and_not_sent(api, scripted, number):
+    server = scripted(DATA)
+    client, _ = api(server.url)
+    with pytest.raises(Problem, match=rf"design\.values\.1: got {number}; allowed: a finite"):
+        client.post("studies", {"name": "x", "design": {"values": [1.0, number]}})
+    assert not server.requests
+
+
+def test_a_response_that_does_not_come_is_waited_for_until_the_time_limit(api):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        client, waits = api(f"http://127.0.0.1:{silent.getsockname()[1]}")
+        with pytest.raises(Unreachable, match="did not respond in time"):
+            client.until(time.monotonic() + 0.1).get("x")
+    assert not waits, "it is not asked again after the time limit"
+
+
+def test_a_busy_server_is_not_waited_for_beyond_the_time_limit(api, scripted):
+    client, waits = api(scripted(BUSY, DATA).url)
+    with pytest.raises(Problem, match="HTTP 503"):
+        client.until(time.monotonic() + 1).get("x")
+    assert not waits
 
 
 def test_a_list_that_is_none_is_named(api, scripted):

@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+import socket
 from datetime import timedelta
 
 import pytest
@@ -59,6 +60,18 @@ def test_it_is_cancelled_and_waited_for(client, monkeypatch):
     assert run.stop(timeout=10).state == "CANCELLED"
     with pytest.raises(Refused, match="has no checkpoint"):
         run.resume()
+
+
+def test_a_wait_ends_though_the_server_does_not_respond():
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        with Client(url, "token") as client:
+            data = {"operation_id": "op", "name": "", "status": "RUNNING"}
+            run = handles.Handle(client.api, data)
+            with pytest.raises(TimeoutError, match=r"op was RUNNING before: .*not respond in time"):
+                run.wait(timeout=0.1)
+            with pytest.raises(TimeoutError):
+                asyncio.run(AsyncHandle(run).wait(timeout=0.1))
 
 
 def test_a_resume_under_changed_code_is_refused_until_that_is_accepted(client, ana, environment):

@@ -1,5 +1,6 @@
 """Trials of a study on both databases: suggested, submitted, continued, pruned."""
 
+import math
 import threading
 from datetime import timedelta
 
@@ -195,6 +196,9 @@ def test_a_study_continues_with_more_trials(person):
     for trials in (0, 496):
         with pytest.raises(ConfigError, match="allowed: 1 to 495"):
             studies.extend(study_id=study.pk, trials=trials, actor=person)
+    for seconds in (math.inf, math.nan, -1.0):
+        with pytest.raises(ConfigError, match="allowed: a finite number"):
+            studies.extend(study_id=study.pk, trials=1, seconds=seconds, actor=person)
     grid = create(person, {"values": {"seed": [1]}})
     with pytest.raises(DomainError, match="got a grid; allowed"):
         studies.extend(study_id=grid.pk, trials=1, actor=person)

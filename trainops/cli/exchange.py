@@ -1,6 +1,5 @@
 """Commands that write checkpoints as files of other tools, and begin operations from such files."""
 
-import json
 import tempfile
 from enum import StrEnum
 from importlib import import_module
@@ -15,6 +14,7 @@ from trainops.cli.following import say_commands, watch_to_the_end
 from trainops.cli.operations import Follow
 from trainops.cli.session import Session
 from trainops.cli.submitting import write_submitted
+from trainops.client.api import json_of
 from trainops.client.problems import ExitCode, Problem, Refused
 from trainops.client.references import checkpoint_named
 
@@ -166,7 +166,7 @@ def _submit(
         wanted.assign(assignment)
     try:
         with local_files.opened(sent) as content:
-            fields = {"operation": json.dumps(wanted.body), **digest_of(sent)}
+            fields = {"operation": json_of(wanted.body), **digest_of(sent)}
             operation: Operation = session.api.upload(
                 "operations/import", content, file.name, fields
             )

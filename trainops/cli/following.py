@@ -64,13 +64,13 @@ def states(
     Raises:
         Unreachable: the server has been away for a minute, or until then on the monotonic clock.
     """
-    ask: Callable[[], Operation] = partial(api.get, f"operations/{operation_id}")
+    ask: Callable[[], Operation] = partial(api.until(until).get, f"operations/{operation_id}")
     operation = ask()  # who is not there at the start is not waited for
     while True:
         yield operation
         if operation["status"] in looks.FINISHED:
             return
-        time.sleep(POLL_SECONDS)
+        time.sleep(min(POLL_SECONDS, max(0.0, until - time.monotonic())))
         operation = patiently(ask, lost=lost, until=until)
 
 

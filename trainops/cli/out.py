@@ -41,12 +41,12 @@ class Out:
         fields: Sequence[str] = (),
         ids_only: bool = False,
     ) -> None:
-        self.form, self._fields, self._ids_only = form, fields, ids_only
+        self.form, self._fields, self.ids_only = form, fields, ids_only
 
     @property
     def is_data(self) -> bool:
         """Whether the API's data are wanted, not a text about them."""
-        return self.form is not OutputFormat.TABLE or bool(self._fields) or self._ids_only
+        return self.form is not OutputFormat.TABLE or bool(self._fields) or self.ids_only
 
     @property
     def can_ask(self) -> bool:
@@ -60,7 +60,7 @@ class Out:
 
     def data(self, data: object) -> None:
         """Write the API's data, undecorated."""
-        if self._ids_only:
+        if self.ids_only:
             sys.stdout.writelines(f"{plain(each)}\n" for each in map(_id_of, _rows(data)) if each)
             return
         if self._fields and isinstance(data, list | dict):
@@ -68,7 +68,7 @@ class Out:
             data = chosen if isinstance(data, list) else chosen[0]
         match self.form:
             case OutputFormat.JSON:
-                sys.stdout.write(json.dumps(_finite(data), indent=2, ensure_ascii=False) + "\n")
+                sys.stdout.write(_json(data, indent=2) + "\n")
             case OutputFormat.YAML:
                 from trainops.plain_yaml import dumped  # noqa: PLC0415 - seldom needed
 
@@ -192,11 +192,16 @@ def _finite(data: object) -> object:
             return data
 
 
+def _json(data: object, indent: int | None = None) -> str:
+    return json.dumps(_finite(data), indent=indent, ensure_ascii=False, allow_nan=False)
+
+
 def _text(value: object) -> str:
     """Return a value as the text of a cell: texts as they are, nothing for none, else JSON."""
     if value is None:
         return ""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    value = _finite(value)
+    return value if isinstance(value, str) else _json(value)
 
 
 def _csv_text(value: object) -> str:

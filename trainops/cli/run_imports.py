@@ -1,6 +1,5 @@
 """The command that makes operations of runs that other tools logged."""
 
-import json
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +10,7 @@ import typer
 from trainops.cli import looks
 from trainops.cli.operations import PANEL
 from trainops.cli.session import Session, command
+from trainops.client.api import json_of
 from trainops.client.problems import ExitCode, Problem, Refused
 from trainops.sinks.foreign_runs import ForeignRun, RunUnreadable
 from trainops.sinks.reading import TOOLS, FoundRun, runs_below
@@ -91,7 +91,7 @@ def _send(session: Session, run: ForeignRun, tags: list[str]) -> dict[str, objec
         for line in run.lines():
             file.write(line.encode())
         file.seek(0)
-        fields = {"run": json.dumps(run.described(tags), allow_nan=False)}
+        fields = {"run": json_of(run.described(tags))}
         operation, is_new = session.api.upload_and_wait(
             "operations/import-run", file, "points", fields
         )

@@ -49,8 +49,8 @@ def wait(
 
     Example: trainops wait 3f9b3c --timeout 3600 && trainops metrics 3f9b3c --csv > curve.csv
     """
-    found = operation_id(session.api, reference)
     give_up_at = math.inf if timeout is None else time.monotonic() + timeout
+    found = operation_id(session.api.until(give_up_at), reference)
     has_enough = False
     shown = following.states(session.api, found, lost=session.out.note, until=give_up_at)
     for operation in shown:
@@ -87,6 +87,7 @@ def metrics(
     rows = curves.by_step(curves.pages(session.api, operation_id(session.api, reference)))
     if as_csv:
         session.out.form = OutputFormat.CSV
+    session.out.ids_only = False  # steps have no ids
     if session.out.is_data:
         session.out.data(rows)
     else:

@@ -1,6 +1,8 @@
 """The HTTP API: data out of the envelope, or a problem with an exit code."""
 
+import copy
 import json
+import math
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -27,6 +29,7 @@ EXIT_CODES = {404: ExitCode.NOT_FOUND, 409: ExitCode.CONFLICT}
 USAGE_STATUSES = frozenset({400, 405, 413, 415, 422})
 BUSY = frozenset({429, 503})
 MAX_TRIES = 4
+MIN_READ_SECONDS = 1.0
 LOST_SECONDS = 1.0  # before a request whose response was lost is sent again
 MAX_WAIT_SECONDS = 30.0  # that a response may ask to wait; a longer wait is raised as a failure
 
@@ -72,6 +75,7 @@ class Api:
         self.server = server
         self.server_version: str | None = None  # known after the first response
         self._sleep = sleep
+        self._until = math.inf
         headers = {"Accept": "application/json", "User-Agent": f"trainops-client/{VERSION}"}
         if server.token:
             headers["Authorization"] = f"Bearer {server.token}"
@@ -86,6 +90,15 @@ class Api:
 
     def close(self) -> None:
         self._http.close()
+
+    def until(self, moment: float) -> Self:
+        """Return this API with a time limit on the monotonic clock for responses.
+
+        A request that begins at the limit, or after it, has MIN_READ_SECONDS.
+        """
+        limited = copy.copy(self)
+        limited._until = moment
+        return limited
 
     def get(self, path: str, **params: Param) -> Any:
         return self._call("GET", path, params)["data"]
@@ -185,6 +198,8 @@ class Api:
         **content: Unpack[SentContent],
     ) -> Envelope:
         may_repeat = may_repeat or method == "GET"
+        if self._until < math.inf:
+            content["read_seconds"] = max(self._seconds_left(), MIN_READ_SECONDS)
         rest = MAX_TRIES if may_repeat else 1
         while True:
             rest -= 1
@@ -192,15 +207,18 @@ class Api:
                 with self._connected():
                     response = self._http.request(method, path, params, **content)
             except Unreachable as problem:
-                if not (rest and problem.was_sent):
-                    raise
                 wait = LOST_SECONDS
+                if not (rest and problem.was_sent) or wait > self._seconds_left():
+                    raise
             else:
                 asked = _seconds_to_wait(response)
-                if not rest or asked is None:
+                if not rest or asked is None or asked > self._seconds_left():
                     return self._opened(response)
                 wait = asked
             self._sleep(wait)
+
+    def _seconds_left(self) -> float:
+        return self._until - time.monotonic()
 
     @contextmanager
     def _connected(self) -> Iterator[None]:
@@ -264,9 +282,25 @@ def _numbers(version: str) -> list[int]:
     return [int(each) for each in version.split(".")[:3]]
 
 
+def json_of(body: object) -> str:
+    """Return a body as JSON. Raises Problem: JSON has no such number."""
+    for path, number in _not_finite(body):
+        raise Problem(f"{path}: got {number}; allowed: a finite number", ExitCode.USAGE)
+    return json.dumps(body, ensure_ascii=False, allow_nan=False)
+
+
+def _not_finite(value: object, path: str = "") -> Iterator[tuple[str, float]]:
+    """Yield the numbers that are NaN or infinite, with their dotted paths."""
+    if isinstance(value, float) and not math.isfinite(value):
+        yield path or "the body", value
+    pairs = value.items() if isinstance(value, Mapping) else ()
+    pairs = enumerate(value) if isinstance(value, list | tuple) else pairs
+    for name, each in pairs:
+        yield from _not_finite(each, f"{path}.{name}" if path else f"{name}")
+
+
 def _json(body: object) -> SentContent:
-    text = json.dumps(body, ensure_ascii=False, allow_nan=False).encode()
-    return {"body": text, "headers": {"Content-Type": "application/json"}}
+    return {"body": json_of(body).encode(), "headers": {"Content-Type": "application/json"}}
 
 
 def _seconds_to_wait(response: Response) -> float | None:

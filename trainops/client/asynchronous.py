@@ -104,7 +104,8 @@ class AsyncHandle:
     async def wait(self, timeout: float | None = None) -> Self:
         """See `Handle.wait`; to cancel the task ends the waiting, not the operation."""
         give_up_at = None if timeout is None else time.monotonic() + timeout
-        while not (await asyncio.to_thread(self.handle.refresh)).is_finished:
+        look = self.handle._refresh_until
+        while not (await asyncio.to_thread(look, give_up_at)).is_finished:
             await asyncio.sleep(self.handle.pause(give_up_at))
         self.handle.require_not_failed()
         return self

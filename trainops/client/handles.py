@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from trainops.client import curves, files, media, server, tables
 from trainops.client.api import Api, difference_of
-from trainops.client.problems import Problem
+from trainops.client.problems import Problem, Unreachable
 from trainops.client.references import operation_id
 from trainops.client.responses import LoggedMedia, Operation, TableRow
 from trainops.plain import Config, JsonObject
@@ -164,13 +164,25 @@ class Handle:
         """
         give_up_at = None if timeout is None else time.monotonic() + timeout
         view = _View(self) if show else None
-        while not self.refresh().is_finished:
+        while not self._refresh_until(give_up_at).is_finished:
             if view is not None:
                 view.update()
             time.sleep(self.pause(give_up_at))
         if view is not None:
             view.update()
         return self.require_not_failed()
+
+    def _refresh_until(self, give_up_at: float | None) -> Self:
+        """Read its state again. Raises TimeoutError: there was no response until then."""
+        if give_up_at is None:
+            return self.refresh()
+        try:
+            self.data = self._api.until(give_up_at).get(f"operations/{self.id}")
+        except Unreachable as problem:
+            if time.monotonic() < give_up_at:
+                raise
+            raise TimeoutError(f"{self.id} was {self.state} before: {problem}") from problem
+        return self
 
     def pause(self, give_up_at: float | None) -> float:
         """Return the seconds until the next look. Raises TimeoutError."""

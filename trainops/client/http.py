@@ -73,7 +73,7 @@ class Transport:
         read_seconds: float | None = READ_SECONDS,
     ) -> Iterator[tuple[Response, Iterator[bytes]]]:
         """Open a response; its body is read in chunks. Raises NotReached, also while reading."""
-        connection = self._connection()
+        connection = self._connection(min(CONNECT_SECONDS, read_seconds or CONNECT_SECONDS))
         is_kept = False
         try:
             if connection.sock is not None:
@@ -100,13 +100,13 @@ class Transport:
         """Close the connections of a client that was not closed, as in a notebook."""
         self.close()
 
-    def _connection(self) -> "http.client.HTTPConnection":
+    def _connection(self, seconds: float = CONNECT_SECONDS) -> "http.client.HTTPConnection":
         while self._idle:
             kept = self._idle.pop()
             if _is_open(kept):
                 return kept
             kept.close()
-        made = _made(self.url, self._proxy())
+        made = _made(self.url, self._proxy(), seconds)
         with _reached(was_sent=False):
             made.connect()
         return made
@@ -163,7 +163,7 @@ def _quoted(name: str) -> str:
     return name.replace('"', "%22").replace("\r", "%0D").replace("\n", "%0A")
 
 
-def _made(url: str, proxy: str | None) -> "http.client.HTTPConnection":
+def _made(url: str, proxy: str | None, seconds: float) -> "http.client.HTTPConnection":
     parts, through = urlsplit(url), urlsplit(proxy or url)
     if parts.hostname is None or through.hostname is None:
         raise ValueError(f"{proxy or url!r} names no host")
@@ -171,12 +171,12 @@ def _made(url: str, proxy: str | None) -> "http.client.HTTPConnection":
     if parts.scheme == "https":
         context = ssl.create_default_context()
         made: http.client.HTTPConnection = http.client.HTTPSConnection(
-            host, port, timeout=CONNECT_SECONDS, context=context
+            host, port, timeout=seconds, context=context
         )
         if proxy:
             made.set_tunnel(parts.hostname, parts.port or 443, _of_proxy(proxy))
         return made
-    return http.client.HTTPConnection(host, port, timeout=CONNECT_SECONDS)
+    return http.client.HTTPConnection(host, port, timeout=seconds)
 
 
 def _of_proxy(proxy: str) -> dict[str, str]:

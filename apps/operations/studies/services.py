@@ -4,6 +4,7 @@ What follows from the operations that have ended is submitted by `advancing`.
 """
 
 import logging
+import math
 import secrets
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Protocol
@@ -187,6 +188,8 @@ def extend(*, study_id: str, trials: int, actor: "User", seconds: float = 0) -> 
     Returns how many operations were submitted at once: up to the parallel limit and the limit of
     the owner, the others follow. Raises NotAllowed, LimitReached where not one is allowed.
     """
+    if not 0 <= seconds < math.inf:  # also where it is NaN
+        raise ConfigError({"seconds": f"got {seconds}; allowed: a finite number from 0 on"})
     study = get(study_id)
     if not asking.may_extend(study):
         got = "walk-forward analysis" if study.folds else study.design["method"]
