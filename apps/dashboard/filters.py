@@ -72,7 +72,7 @@ class Filters:
     def read(cls, query: QueryDict, user: Person) -> "Filters":
         tab, kind = query.get("tab", ""), query.get("kind", "")
         text = query.get("q", "")[: MAX_LENGTH + 1].replace("\0", "").strip()
-        columns, removed = list_columns.split(query.get("columns", "").replace(",", " ").split())
+        columns, removed = list_columns.split(list_columns.words(query.get("columns", "")))
         return cls(
             tab=tab if tab in TABS else "",
             kind=kind if kind in KINDS else "",

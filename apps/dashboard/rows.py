@@ -25,6 +25,7 @@ from apps.operations.requests.access import AccessRow, Person
 from apps.operations.scheduling import queue_status
 from apps.operations.scheduling.blocking import BlockingReason, QueueStatus
 from apps.operations.scheduling.queue_status import NeedRow
+from apps.operations.search.language import unquoted
 from apps.operations.search.values import named
 from trainops import progress
 
@@ -119,7 +120,8 @@ class OperationRow:
         """The name and the value of each additional column."""
         values: Mapping[str, object] = dict(self.values)
         return [
-            (name, _shown(values[f"{ADDED}{index}"])) for index, name in enumerate(self.columns)
+            (unquoted(name), _shown(values[f"{ADDED}{index}"]))
+            for index, name in enumerate(self.columns)
         ]
 
     @property

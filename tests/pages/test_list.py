@@ -189,6 +189,23 @@ def test_additional_columns_show_metrics_and_config_fields(page, ana):
     assert "0.1235" in live["rows"][line.id]["html"]
 
 
+def test_quoted_names_are_columns(page, ana):
+    metrics = {"mAP@0.5": 0.123456, "Loss, best": 7.25, "val_loss": 0.5}
+    operation = making.operation(ana, "COMPLETED", metrics=metrics)
+    fields = {"columns": '"mAP@0.5" "Loss, best" "val_loss" val_loss -worker'}
+    response = page.get("/", fields)
+    assert response.context["filters"].columns == ('"mAP@0.5"', '"Loss, best"', "val_loss")
+    (line,) = response.context["lines"]
+    for text in ("0.1235", "7.25", "0.5", "mAP@0.5"):
+        assert text in line.html
+    headings = {each.label: each for each in response.context["headings"]}
+    assert {"mAP@0.5", "Loss, best", "val_loss"} <= headings.keys() and "Worker" not in headings
+    again = page.get("/" + headings["Loss, best"].url)
+    assert again.context["filters"].columns == response.context["filters"].columns
+    assert again.context["filters"].sort == '"Loss, best"'
+    assert [each.id for each in again.context["lines"]] == [operation.pk]
+
+
 def test_columns_of_the_list_are_removed_by_a_minus_sign(page, ana):
     making.operation(ana, "RUNNING", metrics={"val_loss": 0.123456})
     names = "-metric,epochs,-worker,-progress,-name,-x"

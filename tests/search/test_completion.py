@@ -55,6 +55,12 @@ def test_names_of_columns_are_completed(ana):
     assert column_completions("val_loss -s") == ["val_loss -state", "val_loss -started"]
 
 
+def test_names_of_columns_that_need_quotation_marks_are_offered_with_them(ana):
+    making.operation(ana, metrics={"mAP@0.5": 1, "Validation Loss": 2})
+    assert column_completions("val_loss mAP") == ['val_loss "mAP@0.5"']
+    assert column_completions('"mAP@0.5" "Validation L') == ['"mAP@0.5" "Validation Loss"']
+
+
 def test_the_page_asks_for_them(ana, client):
     client.force_login(ana)
     found = client.get("/operations/completions", {"columns": "val_lo"}).json()

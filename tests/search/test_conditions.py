@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from apps.operations.models import Operation
 from apps.operations.search.conditions import FIELDS, condition
 from apps.operations.search.language import NAME, QueryError
-from apps.operations.search.sorting import is_sort, is_value, ordering
+from apps.operations.search.sorting import is_sort, ordering
 from apps.operations.search.values import CONFIG, METRIC, named
 from tests.pages import making
 
@@ -96,7 +96,7 @@ def test_a_quoted_name_is_an_order(ana, name):
     for value in (2, 3, 1):
         making.operation(ana, name=str(value), metrics={name: value})
     for sort, names in ((f'"{name}"', "123"), (f'-"{name}"', "321")):
-        assert is_sort(sort) and not is_value(sort)
+        assert is_sort(sort)
         assert "".join(each.name for each in Operation.objects.order_by(*ordering(sort))) == names
     assert found(f'"{name}"<2', ana) == {"1"}
 

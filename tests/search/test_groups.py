@@ -121,3 +121,21 @@ def test_the_number_of_queries_does_not_depend_on_the_number_of_groups(drawn, an
 def test_what_cannot_be_shared_is_refused(db, name):
     with pytest.raises(GroupingError, match="allowed: study, kind"):
         grouped(Operation.objects.all(), name, limit=5)
+
+
+def test_quoted_names_group(ana):
+    for value in (3, 3, "x"):
+        one = making.operation(ana, "COMPLETED")
+        one.row.update(config=one.config | {"parameters": {"layer sizes": value}})
+    name = '"config.parameters.layer sizes"'
+    rows = grouped(Operation.objects.all(), name, limit=10).rows
+    assert {(each["value"], each["num_operations"]) for each in rows} == {(3, 2), ("x", 1)}
+    for row in rows:
+        assert (
+            Operation.objects.filter(condition(row["query"], ana)).count()
+            == (row["num_operations"])
+        )
+    making.operation(ana, "COMPLETED")
+    (none,) = (each for each in grouped(Operation.objects.all(), name, limit=10).rows
+               if each["value"] is None)  # fmt: skip
+    assert Operation.objects.filter(condition(none["query"], ana)).count() == 1

@@ -18,7 +18,7 @@ from apps.operations.requests.access import Person
 from apps.operations.search import columns as list_columns
 from apps.operations.search import views
 from apps.operations.search.completion import column_completions, completions
-from apps.operations.search.language import MAX_LENGTH
+from apps.operations.search.language import MAX_LENGTH, unquoted
 from apps.operations.search.sorting import ordering
 from trainops.kind import KINDS
 
@@ -212,7 +212,7 @@ UNSORTED = {"metric"}  # each operation has its own
 
 
 def _headings(wanted: Filters) -> list[ColumnHeading]:
-    added = [(name, name, "col-added") for name in wanted.columns]
+    added = [(name, unquoted(name), "col-added") for name in wanted.columns]
     first, last = (
         [
             ("" if name in UNSORTED else name, label, f"col-{name}")

@@ -36,10 +36,10 @@ def completions(query: str) -> list[str]:
 
 def column_completions(columns: str) -> list[str]:
     """Return names of columns, separated by spaces, with each that completes the last one."""
-    before, _, word = columns.rpartition(" ")
-    start = f"{before} " if before else ""
-    names = joined((), OWN) if word.startswith("-") else _measured()
-    found = [start + each for each in names if _begins(each, word) and each != word]
+    start = starts(f"{columns}x")[-1]
+    before, word = columns[:start], columns[start:]
+    names = joined((), OWN) if word.startswith("-") else _quoted_names()
+    found = [before + each for each in names if _completes(each, word) and each != word]
     return found[:MAX_COMPLETIONS]
 
 
@@ -71,9 +71,17 @@ def _stored(name: str, start: str) -> list[str]:
 
 def _names(word: str) -> list[str]:
     """Return names of terms and values that begin so, with or without a quotation mark."""
-    values = (quoted(name) for name in _measured() if '"' not in name)
-    names = (*(f"{name}:" for name in FIELDS), *values)
-    return [each for each in names if _begins(each, word) or _begins(each, f'"{word}')]
+    names = (*(f"{name}:" for name in FIELDS), *_quoted_names())
+    return [each for each in names if _completes(each, word)]
+
+
+def _quoted_names() -> list[str]:
+    return [quoted(name) for name in _measured() if '"' not in name]
+
+
+def _completes(name: str, word: str) -> bool:
+    """Whether a name begins so, with or without a quotation mark."""
+    return _begins(name, word) or _begins(name, f'"{word}')
 
 
 def _measured() -> list[str]:

@@ -29,7 +29,9 @@ COLUMNS: Final[Mapping[str, Callable[[], Combinable]]] = {  # name -> what its g
     "project": lambda: NullIf(F("project"), Value("")),
     "tag": lambda: F("tags__name"),
 }
-FORM: Final = f"{', '.join(COLUMNS)}, a config field, a recipe's parameter or a column"
+FORM: Final = (
+    f"{', '.join(COLUMNS)}, a config field, a recipe's parameter or a column, perhaps quoted"
+)
 OF_MONITORED: Final = Objective().metric  # the best value of the metric that `monitor` names
 MAX_METRICS = 50  # distinct objectives of studies
 MAX_OFFSET = 1_000_000

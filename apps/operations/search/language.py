@@ -83,6 +83,11 @@ def quoted(name: str) -> str:
     return name if re.fullmatch(VALUE, name) else f'"{name}"'
 
 
+def unquoted(name: str) -> str:
+    """Return the name of a value without quotation marks."""
+    return name.strip('"')
+
+
 def starts(text: str) -> list[int]:
     """Return where terms begin: after white space outside quotation marks."""
     starts, is_quoted, is_between = [], False, True
@@ -99,7 +104,7 @@ def _term(found: re.Match[str]) -> Term:
         text=found.group(),
         offset=found.start(),
         is_negated=bool(found["minus"]) and found.group() != "-",
-        name=found["name"] or (found["quoted"] or "").strip('"'),
+        name=found["name"] or unquoted(found["quoted"] or ""),
         operator=found["operator"] or found["after"] or "",
         value=found["value"] or ("-" if found.group() == "-" else ""),
     )

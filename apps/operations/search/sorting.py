@@ -8,7 +8,7 @@ from django.db.models.functions import Cast, NullIf
 from apps.operations.search.language import QUOTED, VALUE
 from apps.operations.search.values import named
 
-_SORT = re.compile(rf"-?(?:{VALUE}|{QUOTED})")
+_VALUE = re.compile(rf"{VALUE}|{QUOTED}")
 MAX_LENGTH = 80
 ORDERS: dict[str, Expression | F] = {  # name -> expression
     "created": F("created_at"),
@@ -26,13 +26,13 @@ FORM = (
 
 
 def is_value(text: str) -> bool:
-    """Whether `text` may name a metric, a config field or a column."""
-    return len(text) <= MAX_LENGTH and re.fullmatch(VALUE, text) is not None
+    """Whether `text` may name a metric, a config field or a column, perhaps quoted."""
+    return len(text) <= MAX_LENGTH and _VALUE.fullmatch(text) is not None
 
 
 def is_sort(text: str) -> bool:
-    """Whether `text` names an order: a value, perhaps quoted; descending with a minus sign."""
-    return len(text) <= MAX_LENGTH and _SORT.fullmatch(text) is not None
+    """Whether `text` names an order: a value; descending with a minus sign."""
+    return len(text) <= MAX_LENGTH and is_value(text.removeprefix("-"))
 
 
 def ordering(sort: str) -> list[OrderBy]:
@@ -41,7 +41,7 @@ def ordering(sort: str) -> list[OrderBy]:
     if name in ORDERS:
         keys: list[Expression | F] = [ORDERS[name]]
     else:
-        value = named(name.strip('"'))
+        value = named(name)
         keys = [value.number, value.text] if value.path else [value.number]
     by = [OrderBy(key, descending=sort.startswith("-"), nulls_last=True) for key in keys]
     return [*by, F("created_at").desc(), F("id").desc()]

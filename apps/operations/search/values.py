@@ -8,6 +8,7 @@ from django.db.models import Expression, F
 
 from apps.operations.search.best import BestValue, best_of
 from apps.operations.search.json_values import NumberAt, Path, TextAt
+from apps.operations.search.language import unquoted
 from trainops.kind import KINDS
 from trainops.recipes import recipes
 
@@ -45,7 +46,9 @@ def named(name: str) -> Named | BestValue:
 
     `best(NAME)` is the best value of a metric over the run.
     The prefixes `config.` and `metric.` choose. A recipe's parameter needs no `parameters.`.
+    The name may be in quotation marks.
     """
+    name = unquoted(name)
     if best := best_of(name):
         return best
     if name.startswith(METRIC):
