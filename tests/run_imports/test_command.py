@@ -83,11 +83,13 @@ def test_pages_and_api_show_it(cli, tmp_path, client, ana):
 def test_parameters_are_found_by_queries(ana, tool):
     lr = "0.1" if tool == "mlflow" else 0.1
     parameters = {"lr": lr, "optimizer.lr": lr, "optimizer.name": "adam", "a.b": 1, "a": "x"}
+    parameters |= {"layers.0.size": 64, "layers.0.act": "relu"}
     operation, is_new = import_one(ana, tool, parameters)
     assert is_new
     for query in (
         "parameters.lr=0.1", "parameters.lr<0.2", "parameters.optimizer.lr<=0.1",
         "parameters.optimizer.name=adam", "parameters.a=x",
+        "parameters.layers.0.size>=64", "parameters.layers.0.act=relu",
     ):  # fmt: skip
         assert [*Operation.objects.filter(condition(query, ana))] == [operation], query
     assert operation.config["parameters"]["a.b"] == 1

@@ -130,16 +130,23 @@ def test_a_parameter_of_a_recipe_needs_no_prefix(ana):
         ("config.hidden_sizes.4294967296", False),
         ("config.hidden_sizes.\N{SUPERSCRIPT TWO}", False),
         ("config.hidden_sizes.\N{ARABIC-INDIC DIGIT ZERO}", False),
-        ("config.weights.0", False),
+        ("config.weights.0", True),
+        ("config.weights.00", False),
+        ("config.weights.01", True),
+        ("config.layers.0.size", True),
+        ("config.layers.1.0.size", True),
+        ("config.layers.1.1.size", False),
         ("config.seed.0", False),
         ("metric.0", True),
         ("metric.-1", True),
         ("metric.größe", True),
     ],
 )
-def test_a_number_in_a_name_is_an_index_of_a_list_in_a_config(ana, name, is_there):
+def test_a_number_in_a_name_is_an_index_of_a_list_or_a_key_in_a_config(ana, name, is_there):
     made = making.operation(ana, name="one", metrics={"0": 64, "-1": 64, "größe": 64})
-    made.row.update(config={"hidden_sizes": [64], "weights": {"0": 64}, "seed": 64})
+    layers = {"0": {"size": 64}, "1": [{"size": 64}]}
+    weights = {"0": 64, "01": 64}
+    made.row.update(config={"hidden_sizes": [64], "weights": weights, "layers": layers, "seed": 64})
     assert (found(f"{name}=64", ana) == {"one"}) is is_there
 
 

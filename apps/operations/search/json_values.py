@@ -1,13 +1,23 @@
 """What JSON columns hold at a path, on both databases."""
 
 import json
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import CharField, F, FloatField, Func
 from django.db.models.sql.compiler import SQLCompiler
 
-Path: TypeAlias = tuple[str | int, ...]  # keys of objects, and indexes of lists
+MAX_PLACES = 3  # in a path; further ones are indexes
+
+
+class Place(str):
+    """Digits in a path: the index of a list, or a key of an object."""
+
+    __slots__ = ()
+
+
+Path: TypeAlias = tuple[str | int, ...]  # keys of objects, indexes of lists, and places
 
 
 class _JsonAt(Func):
@@ -23,21 +33,36 @@ class _JsonAt(Func):
     def as_sqlite(
         self, compiler: SQLCompiler, connection: BaseDatabaseWrapper, **_: Any
     ) -> tuple[str, tuple[Any, ...]]:
-        return self._sql(self.sqlite, _json_path(self.path), compiler)
+        return self._sql(self.sqlite, _json_paths(self.path), compiler)
 
     def as_postgresql(
         self, compiler: SQLCompiler, connection: BaseDatabaseWrapper, **_: Any
     ) -> tuple[str, tuple[Any, ...]]:
-        return self._sql(self.postgresql, f"strict {_json_path(self.path)}", compiler)
+        strict = [f"strict {each}" for each in _json_paths(self.path)]
+        return self._sql(self.postgresql, strict, compiler)
 
-    def _sql(self, template: str, path: str, compiler: SQLCompiler) -> tuple[str, tuple[str, ...]]:
+    def _sql(
+        self, template: str, paths: Sequence[str], compiler: SQLCompiler
+    ) -> tuple[str, tuple[str, ...]]:
         column, _ = compiler.compile(self.source_expressions[0])
-        return template.replace("COLUMN", column), (path,) * template.count("%s")
+        sql = ", ".join([template.replace("COLUMN", column)] * len(paths))
+        given = tuple(path for path in paths for _ in range(template.count("%s")))
+        return (sql if len(paths) == 1 else f"COALESCE({sql})"), given
 
 
-def _json_path(path: Path) -> str:
-    """Return the JSON path, whose basic form is the same in both databases."""
-    return "$" + "".join(f"[{p}]" if isinstance(p, int) else f".{json.dumps(p)}" for p in path)
+def _json_paths(path: Path) -> list[str]:
+    """Return the JSON paths that it may mean; at most one of them is there.
+
+    Their basic form is the same in both databases.
+    """
+    found, num_places = ["$"], 0
+    for part in path:
+        forms = [f".{json.dumps(part)}"] if isinstance(part, str) else [f"[{part}]"]
+        if isinstance(part, Place):
+            num_places += 1
+            forms = [f"[{int(part)}]", *(forms if num_places <= MAX_PLACES else [])]
+        found = [before + form for before in found for form in forms]
+    return found
 
 
 _FOUND = "jsonb_path_query_first(COLUMN, %s::jsonpath, '{}', true)"  # true: null, not an error
