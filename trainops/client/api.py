@@ -5,7 +5,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -293,8 +293,11 @@ def _not_finite(value: object, path: str = "") -> Iterator[tuple[str, float]]:
     """Yield the numbers that are NaN or infinite, with their dotted paths."""
     if isinstance(value, float) and not math.isfinite(value):
         yield path or "the body", value
-    pairs = value.items() if isinstance(value, Mapping) else ()
-    pairs = enumerate(value) if isinstance(value, list | tuple) else pairs
+    pairs: Iterable[tuple[object, object]] = ()
+    if isinstance(value, Mapping):
+        pairs = value.items()
+    elif isinstance(value, list | tuple):
+        pairs = enumerate(value)
     for name, each in pairs:
         yield from _not_finite(each, f"{path}.{name}" if path else f"{name}")
 
