@@ -76,6 +76,7 @@ def fill(num_operations: int, *, states: list[str] = STATES, first: int = 0) -> 
     from django.utils import timezone
 
     from apps.operations.models import Operation, Tag
+    from apps.operations.points import latest_values
     from apps.operations.requests import services
 
     owner, _ = User.objects.get_or_create(username="bench", is_superuser=True, is_staff=True)
@@ -95,7 +96,7 @@ def fill(num_operations: int, *, states: list[str] = STATES, first: int = 0) -> 
             row.state = states[number * 7 % len(states)]
             row.owner_id = rare.pk if number % 1000 == 0 else owner.pk
             row.created_at = row.queued_at = moment - timedelta(seconds=number)
-            row.step, row.total_steps = number % 100, 100
+            row.step, row.total_steps, row.attempt = number % 100, 100, 1
             row.metrics = {"val_loss": number * 7919 % 100_003 / 1e5, "accuracy": 0.5}
             rows.append(row)
             names = ["usual"] * (number % 4 == 0) + ["rare"] * (number % 1000 == 0)
@@ -103,6 +104,8 @@ def fill(num_operations: int, *, states: list[str] = STATES, first: int = 0) -> 
         Operation.objects.bulk_create(rows)
         Tag.objects.bulk_create(tags)
     Operation.objects.filter(pk=template.pk).delete()
+    while latest_values.write_missing():
+        pass
     gather_statistics()
     return owner
 

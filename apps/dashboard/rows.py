@@ -25,6 +25,7 @@ from apps.operations.requests.access import AccessRow, Person
 from apps.operations.scheduling import queue_status
 from apps.operations.scheduling.blocking import BlockingReason, QueueStatus
 from apps.operations.scheduling.queue_status import NeedRow
+from apps.operations.search.by_value import leading
 from apps.operations.search.language import unquoted
 from apps.operations.search.values import named
 from trainops import progress
@@ -91,12 +92,17 @@ def select(
 
 
 def read(
-    columns: Sequence[str] = (), *, is_scan: bool = True
+    columns: Sequence[str] = (), *, is_scan: bool = True, sort: str = ""
 ) -> Callable[..., QuerySet[Operation, ListColumns]]:
     """Return what reads the rows at some positions of an order, for `pages`.
 
     is_scan: the conditions are compared with many operations that are not found.
+    sort: the name of the order, if it has one.
     """
+    if sort:
+        return lambda found, by, start, stop: select(
+            leading(found, sort, stop).window(by, start, stop), columns
+        )
     if is_scan:
         return lambda found, by, start, stop: select(found.window(by, start, stop), columns)
     return lambda found, by, start, stop: select(found, columns).order_by(*by)[start:stop]

@@ -24,6 +24,7 @@ IS_WAITING: Final = is_("state", "IN ('PENDING', 'RESUMING')")
 IS_GANG: Final = is_("nodes", "> 1")  # several workers compute it at once
 IS_ACTIVE: Final = is_("state", "IN ('PENDING', 'RESUMING', 'RUNNING')")
 IS_STOPPED: Final = is_("state", "IN ('CANCELLED', 'FAILED')")  # RESUMABLE, with a checkpoint
+LACKS_VALUES: Final = Q(values_of_attempt__lt=models.F("attempt"))  # it runs, or has just ended
 NEEDS_ATTENTION: Final = (
     is_("state", "= 'FAILED'")
     | is_("self_check", "IN ('differs', 'not_loaded')")
@@ -81,6 +82,11 @@ INDEXES: Final = [
     ),
     models.Index(fields=["state", *_NEWEST], name="operation_state"),
     models.Index(fields=["kind", *_NEWEST], name="operation_kind"),
+    models.Index(
+        fields=["state", "id"],
+        condition=LACKS_VALUES,
+        name="operation_lacks_values",
+    ),
     models.Index(fields=["concerns"], condition=Q(concerns__gt=""), name="operation_concerns"),
     models.Index(
         fields=["kind", "queue", "-priority", "queued_at", "id"],

@@ -21,7 +21,7 @@ from apps.installation import counters, periodic, schema
 from apps.notifications import alerts, deliveries, digests
 from apps.operations import outbox
 from apps.operations.files import exports
-from apps.operations.points import extremes, packing, retention
+from apps.operations.points import extremes, latest_values, packing, retention
 from apps.operations.scheduling import budgets, preemption, stuck, sweeps
 from apps.operations.studies import advancing
 from apps.sinks import services as sinks
@@ -51,6 +51,7 @@ def sweep(*, actor: str) -> None:
         partial(preemption.preempt, actor=actor),
         outbox.deliver,
         advancing.advance_if_due,
+        latest_values.write_missing,
         partial(hosts.drain_faulty, actor=actor),
     ):
         try:

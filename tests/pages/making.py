@@ -33,6 +33,8 @@ def operation(owner: User, state: str = "PENDING", **fields: Any) -> Operation:
     defaults: dict[str, Any] = {"state": state}
     if state == State.RUNNING:
         defaults |= {"lease_expires_at": now + timedelta(seconds=60), "worker_id": "worker-1"}
+    if "metrics" in fields:
+        defaults["attempt"] = 1  # which measured them
     if state in ("RUNNING", "COMPLETED", "FAILED", "CANCELLED"):
         defaults |= {"started_at": now - timedelta(minutes=5), "attempt": 1}
         defaults |= {"step": 20, "total_steps": 50, "place": "3 of 5 epochs"}

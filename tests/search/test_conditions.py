@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from apps.operations.models import Operation
+from apps.operations.points import latest_values
 from apps.operations.search.conditions import FIELDS, condition
 from apps.operations.search.language import NAME, QueryError
 from apps.operations.search.sorting import is_sort, ordering
@@ -22,13 +23,15 @@ def ana(db):
     return making.person("ana", "operator")
 
 
-@pytest.fixture
-def three(ana):
+@pytest.fixture(params=[False, True], ids=["", "with-values"])
+def three(request, ana):
     """Named after what their metrics are."""
     made = []
     for name, metrics in (("low", {"val_loss": 0.05}), ("high", {"val_loss": 2, "a/b.c": 1})):
         made.append(making.operation(ana, "COMPLETED", name=name, metrics=metrics, tags=[name]))
     made.append(making.operation(ana, "FAILED", name="none", metrics={"val_loss": "nan"}))
+    if request.param:
+        latest_values.write_missing()
     return made
 
 
@@ -194,7 +197,7 @@ def test_every_field_takes_text_of_any_script(db, ana, name):
 
 
 def test_the_number_of_queries_does_not_depend_on_rows(three, ana, django_assert_num_queries):
-    with django_assert_num_queries(2):  # whether few or many have the tag, and the rows
+    with django_assert_num_queries(4):  # few or many have the value? the tag? and the rows
         found("val_loss<1 epochs>=5 -tag:x is:attention older:1d worker:w study:y", ana)
 
 

@@ -10,9 +10,11 @@ from apps.dashboard import filters, pages, rows
 from apps.dashboard.filters import CRITERIA
 from apps.operations.filters import narrowed
 from apps.operations.models import Operation, Tag
-from apps.operations.search import conditions
+from apps.operations.points import latest_values
+from apps.operations.search import by_value, conditions
 from apps.operations.search.completion import completions
 from apps.operations.search.conditions import condition
+from apps.operations.search.sorting import ordering
 from tests.pages import making
 from trainops.http.pagination import PageCursor
 
@@ -91,6 +93,35 @@ def explained(sql):
     with connection.cursor() as cursor:
         cursor.execute(f"EXPLAIN QUERY PLAN {sql}")
         return "".join(f"{row[-1]}\n" for row in cursor.fetchall())
+
+
+@on_both_databases
+@pytest.mark.parametrize("query", ["loss<0.1", "loss<0.1 kind:training -loss=0.05"])
+def test_a_condition_on_a_metric_reads_the_operations_that_few_values_name(ana, query):
+    with_values(ana)
+    found = narrowed(Operation.objects.order_by(*NEWEST), {"q": query}, ana)
+    text = plan(found.values("pk")[:51])
+    assert not any(word in text for word in (*SCANNED, "operation_newest")), text
+    assert found.count() == 1
+
+
+@on_both_databases
+@pytest.mark.parametrize("sort", ["loss", "-loss"])
+def test_an_order_by_a_metric_reads_the_first_operations(ana, sort, monkeypatch):
+    monkeypatch.setattr(by_value, "FEW", 10)
+    with_values(ana)
+    some = by_value.leading(listed(ana, ""), sort, 9)
+    text = plan(some.order_by(*ordering(sort)).values("pk")[:9])
+    assert not any(word in text for word in (*SCANNED, "operation_newest")), text
+    assert some.count() == 10
+
+
+def with_values(ana):
+    """Give 20 operations different values of a metric."""
+    for number in range(20):
+        making.operation(ana, "COMPLETED", metrics={"loss": number / 10})
+    while latest_values.write_missing():
+        pass
 
 
 @on_both_databases

@@ -35,7 +35,7 @@ def operations(request: HttpRequest) -> HttpResponse:
         return _grouped(request, wanted, cursor)
     found, read = (
         wanted.apply(request.user),
-        rows.read(wanted.columns, is_scan=bool(wanted.query or wanted.sort or wanted.tab)),
+        rows.read(wanted.columns, is_scan=bool(wanted.query or wanted.tab), sort=wanted.sort),
     )
     if wanted.sort:
         newest = None if cursor else pages.newest_of(found)  # before the rows: later ones are new
@@ -81,7 +81,7 @@ def group(request: HttpRequest) -> HttpResponse:
     """Return the newest rows of a group, or the first of the chosen order."""
     wanted = Filters.read(request.GET, request.user)
     by = ordering(wanted.sort) if wanted.sort else ("-created_at", "-pk")
-    read = rows.read(wanted.columns)
+    read = rows.read(wanted.columns, sort=wanted.sort)
     shown = list(read(wanted.apply(request.user), by, 0, GROUP_SIZE + 1))
     context = {
         "lines": rows.lines(shown[:GROUP_SIZE], request.user, wanted.columns, wanted.removed),

@@ -10,6 +10,7 @@ from rest_framework.utils.urls import replace_query_param
 
 from apps.operations.api.rows import ROW_FIELDS, rows_of
 from apps.operations.models import OperationQuerySet
+from apps.operations.search.by_value import leading
 from apps.operations.search.sorting import FORM, is_sort, ordering
 from trainops.http.pagination import CURSOR, ORDERING, NewestFirst, PageCursor
 
@@ -51,7 +52,8 @@ class SortedPages(NewestFirst):
             return super()._fetch(queryset if self.served is None else self.served)
         self.served = None
         self.position = self._position()
-        return self._ordered(queryset, ordering(self.ordering))
+        some = leading(queryset, self.ordering, self.position + self.limit + 1)
+        return self._ordered(some, ordering(self.ordering))
 
     def _ordered(self, queryset: Any, by: Sequence[str | OrderBy]) -> list[object]:
         first, last = self.position, self.position + self.limit + 1

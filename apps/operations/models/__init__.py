@@ -1,6 +1,7 @@
 """What is remembered of operations: themselves, their attempts and records, studies and uses."""
 
 from apps.operations.models.chart_choices import ChartChoice
+from apps.operations.models.latest_values import LatestValue
 from apps.operations.models.media import Media
 from apps.operations.models.nodes import Node
 from apps.operations.models.operation import MAX_NAME_LENGTH, Operation
@@ -28,6 +29,7 @@ __all__ = [
     "ChartChoice",
     "DatasetUse",
     "Event",
+    "LatestValue",
     "LogChunk",
     "Media",
     "MetricPoint",

@@ -125,6 +125,9 @@ class Operation(Described):
         blank=True,
         help_text="Lowest and highest finite value of each metric; null: not counted yet.",
     )
+    values_of_attempt = models.PositiveIntegerField(
+        default=0, db_default=0, help_text="Attempt whose latest metrics have rows of their own."
+    )
     self_check = models.CharField(
         max_length=16,
         blank=True,

@@ -251,9 +251,11 @@ def _finish(operation: Operation, counts: _Counts, found: Extremes, ended: datet
         name: value for name, (_, value) in counts.latest.items() if is_metric(name)
     }
     operation.extremes, operation.progressed_at = found, ended
+    operation.values_of_attempt = 0  # what was written meanwhile lacks these metrics
     tool, run = operation.config["tool"], operation.config["run"]
     with transaction.atomic():
-        operation.save(update_fields=["result", "metrics", "extremes", "progressed_at"])
+        changed = ["result", "metrics", "extremes", "progressed_at", "values_of_attempt"]
+        operation.save(update_fields=changed)
         operation.record(
             "IMPORTED",
             actor=operation.owner.get_username() if operation.owner else "",

@@ -16,9 +16,10 @@ from apps.operations.indexes import IS_ACTIVE, IS_STOPPED, is_
 from apps.operations.lifecycle import OLDER_REASONS, Reason, State
 from apps.operations.models import Attempt, Tag
 from apps.operations.requests.access import Person, has_checkpoint
+from apps.operations.search import by_value
 from apps.operations.search.groups import without
 from apps.operations.search.language import COMPARISONS, Term, parse
-from apps.operations.search.values import named
+from apps.operations.search.values import is_latest, named
 from trainops.kind import KINDS
 
 _AGE = re.compile(r"[0-9]{1,4}[mhdw]")
@@ -63,7 +64,7 @@ def _of_term(term: Term, user: Person) -> Q:
         text = term.plain
         return Q(name__icontains=text) | Q(id__icontains=text)
     if term.operator != ":":
-        return Q(_comparison(term))
+        return _comparison(term)
     field = FIELDS.get(term.name.lower())
     if field is None:
         names = ", ".join(f"{name}:" for name in FIELDS)
@@ -88,7 +89,7 @@ def _checked(field: Field, value: str, term: Term) -> str:
     return value
 
 
-def _comparison(term: Term) -> Case:
+def _comparison(term: Term) -> Q:
     """Compare a metric, config field or column; false where the operation does not have it."""
     value, given = named(term.name), term.plain.strip()
     number = _number(given)
@@ -101,7 +102,10 @@ def _comparison(term: Term) -> Case:
     holds = Q(_LOOKUPS[term.operator](left, right))
     if term.operator == "!=":
         holds = ~holds & Q(lookups.IsNull(left, False))
-    return Case(When(holds, then=Value(True)), default=Value(False), output_field=BooleanField())
+    known = Case(When(holds, then=Value(True)), default=Value(False), output_field=BooleanField())
+    if number is None or term.operator == "!=" or not is_latest(value):
+        return Q(known)
+    return by_value.compared(value, _LOOKUPS[term.operator], number, known)
 
 
 def _number(text: str) -> float | None:

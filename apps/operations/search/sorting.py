@@ -5,8 +5,9 @@ import re
 from django.db.models import Expression, F, FloatField, OrderBy
 from django.db.models.functions import Cast, NullIf
 
+from apps.operations.search.best import BestValue
 from apps.operations.search.language import QUOTED, VALUE
-from apps.operations.search.values import named
+from apps.operations.search.values import Named, named
 
 _VALUE = re.compile(rf"{VALUE}|{QUOTED}")
 MAX_LENGTH = 80
@@ -35,13 +36,18 @@ def is_sort(text: str) -> bool:
     return len(text) <= MAX_LENGTH and is_value(text.removeprefix("-"))
 
 
+def value_of(sort: str) -> Named | BestValue | None:
+    """Return the value that an order names; None for one of ORDERS."""
+    name = sort.removeprefix("-")
+    return None if name in ORDERS else named(name)
+
+
 def ordering(sort: str) -> list[OrderBy]:
     """Return the order that `sort` names; operations without the value are last, in any order."""
-    name = sort.removeprefix("-")
-    if name in ORDERS:
-        keys: list[Expression | F] = [ORDERS[name]]
+    value = value_of(sort)
+    if value is None:
+        keys: list[Expression | F] = [ORDERS[sort.removeprefix("-")]]
     else:
-        value = named(name)
         keys = [value.number, value.text] if value.path else [value.number]
     by = [OrderBy(key, descending=sort.startswith("-"), nulls_last=True) for key in keys]
     return [*by, F("created_at").desc(), F("id").desc()]

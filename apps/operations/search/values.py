@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass
 from functools import cache
+from typing import TypeGuard
 
 from django.db.models import Expression, F
 
@@ -60,6 +61,11 @@ def named(name: str) -> Named | BestValue:
     if name.split(".")[0] in config_fields() or name in parameters():
         return _config(name)
     return Named(name, METRICS, (name,))
+
+
+def is_latest(value: Named | BestValue | None) -> TypeGuard[Named]:
+    """Whether it is the latest value of a metric."""
+    return isinstance(value, Named) and value.column == METRICS
 
 
 def _config(name: str) -> Named:
