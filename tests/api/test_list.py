@@ -163,7 +163,7 @@ def test_numbers_that_json_cannot_say_are_text(operator):
 
 def test_a_query_narrows_the_list_and_its_errors_name_the_place(operator):
     row = submitted(operator.user)
-    row.row.update(metrics={"val_loss": 0.05})
+    row.row.update(attempt=1, metrics={"val_loss": 0.05})
     assert ids(operator.get("operations", q="val_loss<0.1 kind:training")) == [row.pk]
     assert ids(operator.get("operations", q="val_loss>0.1")) == []
     problem = error(operator.get("operations", q="kind:rl stat:x"), 400, "INVALID_QUERY")
@@ -174,7 +174,7 @@ def test_a_query_narrows_the_list_and_its_errors_name_the_place(operator):
 def test_a_list_is_ordered_by_a_metric_page_by_page(operator):
     rows = [submitted(operator.user) for _ in range(3)]
     for row, loss in zip(rows, (0.5, 12.0, None), strict=True):
-        row.row.update(metrics={} if loss is None else {"val_loss": loss})
+        row.row.update(attempt=1, metrics={} if loss is None else {"val_loss": loss})
     low, high, none = (row.pk for row in rows)
     first = operator.get("operations", ordering="-val_loss", limit=2)
     assert ids(first) == [high, low] and first.json()["previous"] is None

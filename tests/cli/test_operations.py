@@ -179,7 +179,7 @@ def test_bulk_edits_tags_and_project(cli, ana):
 
 def test_ls_takes_a_query(cli, ana):
     found = submitted(ana)
-    found.row.update(metrics={"val_loss": 0.05})
+    found.row.update(attempt=1, metrics={"val_loss": 0.05})
     assert [row["id"] for row in cli("ls", "val_loss<0.1", "kind:training", "-o", "json").json] == [
         found.pk
     ]

@@ -8,16 +8,16 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import CharField, F, FloatField, Func
 from django.db.models.sql.compiler import SQLCompiler
 
-MAX_PLACES = 3  # in a path; further ones are indexes
+MAX_EITHER = 3  # numbers in a path that may be keys; further ones are indexes
 
 
-class Place(str):
+class KeyOrIndex(str):
     """Digits in a path: the index of a list, or a key of an object."""
 
     __slots__ = ()
 
 
-Path: TypeAlias = tuple[str | int, ...]  # keys of objects, indexes of lists, and places
+Path: TypeAlias = tuple[str | int, ...]  # keys of objects, indexes of lists, and either
 
 
 class _JsonAt(Func):
@@ -55,12 +55,12 @@ def _json_paths(path: Path) -> list[str]:
 
     Their basic form is the same in both databases.
     """
-    found, num_places = ["$"], 0
+    found, num_either = ["$"], 0
     for part in path:
         forms = [f".{json.dumps(part)}"] if isinstance(part, str) else [f"[{part}]"]
-        if isinstance(part, Place):
-            num_places += 1
-            forms = [f"[{int(part)}]", *(forms if num_places <= MAX_PLACES else [])]
+        if isinstance(part, KeyOrIndex):
+            num_either += 1
+            forms = [f"[{int(part)}]", *(forms if num_either <= MAX_EITHER else [])]
         found = [before + form for before in found for form in forms]
     return found
 

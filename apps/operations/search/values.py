@@ -8,7 +8,7 @@ from typing import TypeGuard
 from django.db.models import Expression, F
 
 from apps.operations.search.best import BestValue, best_of
-from apps.operations.search.json_values import NumberAt, Path, Place, TextAt
+from apps.operations.search.json_values import KeyOrIndex, NumberAt, Path, TextAt
 from apps.operations.search.language import unquoted
 from trainops.kind import KINDS
 from trainops.recipes import recipes
@@ -75,7 +75,7 @@ def _config(name: str) -> Named:
 
 def path_of(name: str) -> Path:
     """Return the parts of a dotted name; a number is an index of a list, or a key."""
-    return tuple(Place(part) if _INDEX.fullmatch(part) else part for part in name.split("."))
+    return tuple(KeyOrIndex(part) if _INDEX.fullmatch(part) else part for part in name.split("."))
 
 
 @cache
