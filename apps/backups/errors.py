@@ -9,6 +9,10 @@ class Busy(BackupProblem):
     """Another process writes a backup into the same place."""
 
 
+class ForeignPlace(BackupProblem):
+    """The place of the backups has files of other programs."""
+
+
 class NotABackup(BackupProblem):
     """There is no backup, or one of its files is missing or altered."""
 

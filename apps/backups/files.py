@@ -1,5 +1,6 @@
 """The files of checkpoints and datasets in backups: each once, by the digest of its content."""
 
+import re
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import AbstractContextManager
 from functools import cached_property
@@ -11,6 +12,7 @@ from apps.backups.store import BackupStore
 from trainops.encrypted_files import Altered
 
 PREFIX = "files/"
+OWN = re.compile(rf"{PREFIX}([0-9a-f]{{2}})/\1[0-9a-f]{{62}}")
 
 
 class BackupFiles:
@@ -68,10 +70,10 @@ class BackupFiles:
                 yield digest, "was altered"
 
     def remove_all_but(self, kept: Collection[str]) -> int:
-        """Remove the other files; return how many bytes."""
+        """Remove the other files of backups; return how many bytes."""
         names, freed = {self.store.name_of(digest) for digest in kept}, 0
         for name, size_bytes in self.store.sizes(PREFIX).items():
-            if name not in names:
+            if OWN.fullmatch(name) and name not in names:
                 freed += size_bytes
                 self.store.remove(name)
         return freed

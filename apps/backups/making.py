@@ -126,11 +126,13 @@ def make(store: BackupStore, *, keep: int | None = None) -> Made:
 
     Raises:
         Busy: another process is at it.
+        ForeignPlace: the place has files of other programs, and no backup yet.
         DatabaseProblem: the database cannot be copied.
         OSError: a storage is away or belongs to another installation, or the disk is full.
     """
     for each in (checkpoints.here(), datasets.PLACE):
         storages.require(each)
+    snapshots.require_own(store)
     with store.lock() as require_lock:
         snapshots.remove_incomplete(store)
         store.mark()

@@ -3,6 +3,7 @@
 import fcntl
 import logging
 import os
+import re
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
@@ -19,7 +20,11 @@ from trainops.runtime.checkpoint.durable import sync_directory
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
-LOCKS = "locks/"
+LOCKS, LOCK = "locks/", ".lock"
+ID = "[0-9a-f]{16}"
+OWN_LOCK = re.compile(LOCKS + ID)
+OWN_DRAFT = re.compile(re.escape(DRAFT) + ID)
+OWN = re.compile(f"{OWN_LOCK.pattern}|{OWN_DRAFT.pattern}|{re.escape(LOCK)}")
 PATIENT = RetryPolicy(tries=8)  # pauses of two minutes in all: no request waits for a backup
 RENEWED_SECONDS, STALE_SECONDS = 30.0, 300.0
 
@@ -32,6 +37,9 @@ class Place(Protocol):
 
     def sizes(self, prefix: str) -> dict[str, int]:
         """Return the size of every file whose name begins with a prefix that ends with a slash."""
+
+    def foreign(self, is_own: Callable[[str], bool]) -> str | None:
+        """Return the name of a file that is not of ours; None where there is none."""
 
     def draft(self) -> AbstractContextManager[Path]:
         """Yield the path of a file to be written for `put`."""
@@ -62,6 +70,14 @@ class BackupDirectory:
     def sizes(self, prefix: str) -> dict[str, int]:
         files = (each for each in (self.root / prefix).rglob("*") if each.is_file())
         return {str(each.relative_to(self.root)): each.stat().st_size for each in files}
+
+    def foreign(self, is_own: Callable[[str], bool]) -> str | None:
+        for directory, _, files in os.walk(self.root):
+            for each in files:
+                name = str((Path(directory) / each).relative_to(self.root))
+                if not is_own(name):
+                    return name
+        return None
 
     @contextmanager
     def draft(self) -> Iterator[Path]:
@@ -95,15 +111,16 @@ class BackupDirectory:
 
     @contextmanager
     def lock(self) -> Iterator[Callable[[], None]]:
-        self.root.mkdir(parents=True, exist_ok=True)
-        self.root.chmod(0o700)
-        with (self.root / ".lock").open("w") as file:
+        if not self.root.exists():  # the permissions of an existing one are of its owner
+            self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with (self.root / LOCK).open("w") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise Busy(f"Another backup is being written into {self.location}.") from None
             for left in self.root.glob(f"{DRAFT}*"):  # of a process that was killed
-                left.unlink()
+                if OWN_DRAFT.fullmatch(left.name):
+                    left.unlink()
             yield lambda: None
 
 
@@ -123,6 +140,13 @@ class BackupBucket:
     def sizes(self, prefix: str) -> dict[str, int]:
         found = self._tried(lambda: list(self._objects.all(prefix)))
         return {each.name: each.size_bytes for each in found}
+
+    def foreign(self, is_own: Callable[[str], bool]) -> str | None:
+        def first() -> str | None:
+            names = (each.name for each in self._objects.all())
+            return next((name for name in names if not is_own(name)), None)
+
+        return self._tried(first)
 
     @contextmanager
     def draft(self) -> Iterator[Path]:
@@ -170,6 +194,7 @@ class BackupBucket:
         found = {
             each.name: each.changed_at
             for each in self._tried(lambda: list(self._objects.all(LOCKS)))
+            if OWN_LOCK.fullmatch(each.name)
         }
         now = found.pop(own)  # by the clock of the bucket
         for name, renewed_at in found.items():

@@ -9,8 +9,9 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+from apps.backups import files, places
 from apps.backups.contents import digest_of
-from apps.backups.errors import NotABackup
+from apps.backups.errors import ForeignPlace, NotABackup
 from apps.backups.files import BackupFiles
 from apps.backups.store import BackupStore
 from trainops.encrypted_files import Altered
@@ -20,6 +21,7 @@ INDEX, DATABASE, SECRET_KEY = "snapshot.json", "database", "secret_key"
 PREFIX = "snapshots/"
 MANY = 5  # that a message names
 NAME = re.compile(r"\d{8}T\d{6}Z(-\d+)?")
+OWN = re.compile(rf"{PREFIX}{NAME.pattern}/({re.escape(INDEX)}|{DATABASE}|{SECRET_KEY})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,19 @@ def newest_first(store: BackupStore) -> list[str]:
     return sorted(complete, key=_age, reverse=True)
 
 
+def require_own(store: BackupStore) -> None:
+    """Raise ForeignPlace for files of other programs where there is no backup yet."""
+    if newest_first(store) or store.is_marked():
+        return
+    forms = (OWN, files.OWN, places.OWN)
+    name = store.place.foreign(lambda name: any(form.fullmatch(name) for form in forms))
+    if name is not None:
+        raise ForeignPlace(
+            f"{store.location} has no backup, but other files, such as {name}. Use an empty "
+            "directory or prefix, for example a new one in it."
+        )
+
+
 def find(store: BackupStore, name: str = "") -> str:
     """Return the name of a backup, by default of the newest. Raises NotABackup."""
     known = newest_first(store)
@@ -98,14 +113,15 @@ def remove(store: BackupStore, backup: str) -> None:
     """Remove a backup, but not the files that it shares with others."""
     store.remove(name_of(backup))  # without it the rest does not count
     for name in store.place.sizes(f"{PREFIX}{backup}/"):
-        store.remove(name)
+        if OWN.fullmatch(name):
+            store.remove(name)
 
 
 def remove_incomplete(store: BackupStore) -> None:
     """Remove what interrupted backups left; only for the process that holds the lock."""
     complete = set(newest_first(store))
     for name in store.place.sizes(PREFIX):
-        if name.split("/")[1] not in complete:
+        if OWN.fullmatch(name) and name.split("/")[1] not in complete:
             store.remove(name)
 
 
@@ -125,7 +141,7 @@ def visible_problems(store: BackupStore, backup: str) -> Iterator[str]:
 def _problems(
     store: BackupStore,
     backup: str,
-    files: Callable[[Mapping[str, int]], Iterator[tuple[str, str]]],
+    look: Callable[[Mapping[str, int]], Iterator[tuple[str, str]]],
 ) -> Iterator[str]:
     snapshot, name = read(store, backup), name_of(backup, DATABASE)
     try:
@@ -138,7 +154,7 @@ def _problems(
     else:
         if not is_intact:
             yield f"the database {name} was altered"
-    for digest, why in files(snapshot.files):
+    for digest, why in look(snapshot.files):
         yield f"the file {digest} {why}"
 
 

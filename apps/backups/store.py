@@ -112,6 +112,10 @@ class BackupStore:
         finally:
             path.unlink(missing_ok=True)
 
+    def is_marked(self) -> bool:
+        """Whether there is the mark of encrypted backups. Raises KeyProblem, OSError."""
+        return bool(_marked(self))
+
     def mark(self) -> None:
         """Say in the place of the backups that they are encrypted, and with which key."""
         if self.key is None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from apps.backups import database, making, restoring, snapshots
-from apps.backups.errors import Busy, DatabaseProblem, NotABackup
+from apps.backups.errors import Busy, DatabaseProblem, ForeignPlace, NotABackup
 from apps.backups.files import BackupFiles
 from apps.backups.store import opened
 from apps.checkpoints import services, storage
@@ -126,6 +126,52 @@ def test_an_interrupted_backup_does_not_count_and_leaves_nothing(backups, checkp
     left = {each.partition("/")[0] for each in files_below(backups.place.root / "snapshots")}
     assert left == {snapshots.find(backups)}
     assert not list(backups.place.root.glob(".draft-*"))
+
+
+FOREIGN = (
+    "snapshots/monday/db.dump", "files/family/photo.jpg", "files/ab/photo.jpg", ".draft-letter",
+    "snapshots/20200101T000000Z/photo.jpg",
+)  # fmt: skip
+
+
+def place_foreign_files(root):
+    for name in FOREIGN:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(b"of others")
+
+
+def test_files_of_others_and_permissions_stay_as_they_are(backups, directory, checkpoint):
+    making.make(backups)
+    interrupted = directory / snapshots.name_of("20200101T000000Z", snapshots.DATABASE)
+    place_foreign_files(directory)
+    interrupted.write_bytes(b"")
+    unused = directory / backups.name_of("ab" * 32)
+    unused.parent.mkdir(exist_ok=True)
+    unused.write_bytes(b"")
+    directory.chmod(0o755)
+    for _ in range(2):
+        making.make(backups, keep=1)
+    assert {name for name in FOREIGN if (directory / name).exists()} == set(FOREIGN)
+    assert directory.stat().st_mode & 0o777 == 0o755
+    assert not interrupted.exists() and not unused.exists()
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_a_directory_of_others_is_refused_and_not_changed(name, backups, directory, checkpoint):
+    (directory / name).parent.mkdir(parents=True)
+    (directory / name).write_bytes(b"of others")
+    before = files_below(directory)
+    with pytest.raises(ForeignPlace, match=f"such as {name}. Use an empty"):
+        making.make(backups)
+    assert files_below(directory) == before
+
+
+def test_a_place_with_an_interrupted_first_backup_is_used(backups, directory, checkpoint):
+    first = making.make(backups)
+    (directory / snapshots.name_of(first.name)).unlink()
+    (directory / ".draft-0123456789abcdef").write_bytes(b"")
+    making.make(backups)
+    assert not (directory / ".draft-0123456789abcdef").exists()
 
 
 def files_below(root):

@@ -6,7 +6,7 @@ import boto3
 import pytest
 
 from apps.backups import making, places, restoring, snapshots
-from apps.backups.errors import Busy, NotABackup
+from apps.backups.errors import Busy, ForeignPlace, NotABackup
 from apps.backups.store import opened
 from apps.checkpoints import storage
 from apps.checkpoints.models import Checkpoint
@@ -107,6 +107,21 @@ def test_old_backups_are_removed_from_a_bucket_with_their_files(backups, client)
     name = making.make(backups, keep=1).name
     assert snapshots.newest_first(backups) == [name]
     assert not any("/files/" in each for each in names(client))
+
+
+def test_objects_of_others_stay_and_a_prefix_that_has_only_those_is_refused(backups, client):
+    others = ("snapshots/monday/db.dump", "files/photo.jpg", "locks/door")
+    for name in others:
+        client.put_object(Bucket=BUCKET, Key=f"{PREFIX}/{name}", Body=b"of others")
+    with pytest.raises(ForeignPlace, match="has no backup, but other files"):
+        making.make(backups)
+    for name in others:
+        client.delete_object(Bucket=BUCKET, Key=f"{PREFIX}/{name}")
+    making.make(backups)
+    for name in others:
+        client.put_object(Bucket=BUCKET, Key=f"{PREFIX}/{name}", Body=b"of others")
+    making.make(backups, keep=1)
+    assert {f"{PREFIX}/{name}" for name in others} <= set(names(client))
 
 
 def test_only_one_process_writes_into_a_bucket_until_its_lock_is_stale(
