@@ -15,9 +15,9 @@ class NotAKey(ValueError):
 
 
 def read_secrets(path: Path) -> tuple[bytes, ...]:
-    """Return the keys of a file, one of each line. Raises NotAKey, OSError."""
+    """Return the different keys of a file, one of each line. Raises NotAKey, OSError."""
     try:
-        secrets = tuple(bytes.fromhex(line) for line in path.read_text().split())
+        secrets = tuple(dict.fromkeys(bytes.fromhex(line) for line in path.read_text().split()))
     except ValueError:
         raise NotAKey(path) from None
     if not secrets or any(len(each) != SECRET_BYTES for each in secrets):

@@ -51,7 +51,8 @@ class EncryptedObjects:
         newest, *others = [place for place, _ in self._places(name)]
         self.store.put(EncryptedContent(path, self._keys[0], name), newest, stop)
         for place in others:
-            self.store.remove(place)
+            if place != newest:
+                self.store.remove(place)
 
     def get(self, name: str, path: Path, stop: threading.Event) -> None:
         """Download into a new file. What was altered ends where it was: its digest is another."""

@@ -17,6 +17,7 @@ from tests.checkpoints.conftest import BUCKET, PREFIX
 from tests.checkpoints.test_remote import LARGE, staged, upload, uploaded
 from tests.operations import rows
 from trainops.encrypted_files import FileKey, stored_bytes
+from trainops.key_files import read_secrets
 from trainops.runtime.errors import CheckpointCorrupted
 
 pytestmark = [pytest.mark.slow, pytest.mark.faults, pytest.mark.django_db(transaction=True)]
@@ -69,6 +70,19 @@ def test_the_bucket_reveals_no_content_and_another_machine_reads_all(store, mach
     machine("another")
     remote.bucket().download(path, digest, threading.Event())
     assert files_of(path) == before
+
+
+def test_a_key_file_with_the_same_key_twice_has_one_key(store, keys, tmp_path):
+    file = tmp_path / "keys"
+    file.write_text(f"{FIRST.hex()}\n{SECOND.hex()}\n{FIRST.hex()}\n")
+    assert read_secrets(file) == (FIRST, SECOND)
+
+
+def test_an_upload_with_the_same_key_twice_stays(store, keys):
+    keys(FIRST, FIRST)
+    checkpoint = uploaded(rows.submitted())
+    assert integrity.check(checkpoint) is None
+    assert all(name.endswith(f"{MARK}{id_of(FIRST)}") for name in store.of(checkpoint))
 
 
 def test_equal_files_of_two_names_are_stored_as_different_ones(store):
