@@ -131,15 +131,17 @@ if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
 else:
     DATABASES["default"]["CONN_HEALTH_CHECKS"] = True
     DATABASES["default"]["CONN_MAX_AGE"] = 60
+    _GIVEN = DATABASES["default"].get("OPTIONS", {})  # of the URL, such as sslmode
     DATABASES["default"]["OPTIONS"] = {
         "connect_timeout": 3,
         "tcp_user_timeout": 5000,
         "keepalives_idle": 5,
         "keepalives_interval": 2,
         "keepalives_count": 3,
+        **_GIVEN,
         # A process that is frozen in the middle of a transaction must not keep its locks for ever.
         "options": "-c statement_timeout=15000 -c lock_timeout=5000"
-        " -c idle_in_transaction_session_timeout=10000",
+        f" -c idle_in_transaction_session_timeout=10000 {_GIVEN.get('options', '')}".rstrip(),
     }
 # Ours replaces its token table (KNOX_TOKEN_MODEL), but its migrations would still make it.
 MIGRATION_MODULES = {"knox": None}

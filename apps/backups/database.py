@@ -14,16 +14,17 @@ from typing import Any, TypeAlias
 
 import psycopg
 from django.db import connection
+from psycopg.conninfo import make_conninfo
 
 from apps.backups.errors import DatabaseProblem
 from trainops.launch import embedded
 from trainops.launch.refusal import CannotStart
 
 Rows: TypeAlias = list[tuple[Any, ...]]
-VARIABLES = {
-    "HOST": "PGHOST", "PORT": "PGPORT", "USER": "PGUSER", "PASSWORD": "PGPASSWORD",
-    "NAME": "PGDATABASE",
-}  # fmt: skip
+# A copy may take hours, and its transaction has no statements while pg_dump runs.
+UNLIMITED = (
+    " -c statement_timeout=0 -c lock_timeout=0 -c idle_in_transaction_session_timeout=0"
+)  # fmt: skip
 
 
 def engine() -> str:
@@ -64,7 +65,7 @@ def restore(source: Path, made_by: str) -> None:
         path.chmod(0o600)
         return
     _run("pg_restore", "--exit-on-error", "--single-transaction", "--no-owner", "--no-privileges",
-         "--dbname", str(connection.settings_dict["NAME"]), str(source))  # fmt: skip
+         str(source))  # fmt: skip
 
 
 def _of_sqlite(target: Path, queries: Iterable[str]) -> list[Rows]:
@@ -87,26 +88,34 @@ def _of_postgres(target: Path, queries: Iterable[str]) -> list[Rows]:
 @contextmanager
 def _exported() -> Iterator[tuple["psycopg.Cursor[Any]", str]]:
     """Yield a cursor, and the name under which others see what it sees."""
-    options = connection.settings_dict
-    parameters = {
-        "host": options["HOST"], "port": options["PORT"], "user": options["USER"],
-        "password": options["PASSWORD"], "dbname": options["NAME"],
-    }  # fmt: skip
-    given = {name: value for name, value in parameters.items() if value}
-    with psycopg.connect(**given) as own, own.cursor() as cursor:
-        cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
-        (name,) = cursor.execute("SELECT pg_export_snapshot()").fetchall()[0]
-        yield cursor, str(name)
+    try:
+        with psycopg.connect(make_conninfo(**_parameters())) as own, own.cursor() as cursor:
+            cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            (name,) = cursor.execute("SELECT pg_export_snapshot()").fetchall()[0]
+            yield cursor, str(name)
+    except psycopg.Error as error:
+        raise DatabaseProblem(f"The database cannot be copied: {error}") from error
+
+
+def _parameters() -> dict[str, Any]:
+    """Return what libpq needs for the same connection as Django's, also sslmode and the like."""
+    known = {each.keyword.decode() for each in psycopg.pq.Conninfo.get_defaults()}
+    known.discard("client_encoding")  # pg_dump takes that of the database
+    found = connection.get_connection_params()
+    found["options"] = found.get("options", "") + UNLIMITED
+    return {name: value for name, value in found.items() if name in known}
 
 
 def _run(program: str, *arguments: str) -> None:
-    options = connection.settings_dict
-    variables = {VARIABLES[name]: str(options[name]) for name in VARIABLES if options[name]}
+    parameters = _parameters()
+    password = parameters.pop("password", None)  # other users see arguments
+    variables = {} if password is None else {"PGPASSWORD": str(password)}
     try:
         path = embedded.postgres_binaries() / program
     except CannotStart as error:
         raise DatabaseProblem(f"{program} was not found. {error}") from error
-    command = [str(path if path.exists() else shutil.which(program) or path), *arguments]
+    target = ["--dbname", make_conninfo(**parameters)]
+    command = [str(path if path.exists() else shutil.which(program) or path), *target, *arguments]
     try:
         done = subprocess.run(  # noqa: S603 - our own arguments
             command, env=os.environ | variables, capture_output=True, text=True, check=False
