@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC
-from itertools import count
 from pathlib import Path
 from threading import Event
 
@@ -144,7 +143,7 @@ def make(store: BackupStore, *, keep: int | None = None) -> Made:
             raise
         _remember(store, keep)
         if keep is not None:
-            thin(store, keep)
+            thin(store, keep, name)
     return made
 
 
@@ -185,9 +184,9 @@ def _written(store: BackupStore, name: str, require_lock: Callable[[], None]) ->
     return Made(name, snapshot, content.copied_bytes + size_bytes)
 
 
-def thin(store: BackupStore, keep: int) -> None:
-    """Delete all backups but the newest `keep`, and the files that no other backup has."""
-    names = snapshots.newest_first(store)
+def thin(store: BackupStore, keep: int, made: str) -> None:
+    """Delete all backups but `made` and the newest others, and the files that no other one has."""
+    names = [made, *(name for name in snapshots.newest_first(store) if name != made)]
     kept = {digest for name in names[:keep] for digest in snapshots.read(store, name).files}
     for name in names[keep:]:
         snapshots.remove(store, name)
@@ -208,7 +207,15 @@ def _has_changed(losses: list[Loss]) -> bool:
 
 
 def _new_name(store: BackupStore) -> str:
-    moment = timezone.now().astimezone(UTC).strftime("%Y%m%dT%H%M%SZ")
-    known = snapshots.newest_first(store)
-    names = (moment if number == 1 else f"{moment}-{number}" for number in count(1))
-    return next(name for name in names if name not in known)
+    """Return a name after that of the newest backup, also if the clock was ahead then."""
+    now = timezone.now().astimezone(UTC).strftime("%Y%m%dT%H%M%SZ")
+    newest = next(iter(snapshots.newest_first(store)), "")
+    moment, number = snapshots.age(newest)
+    if now > moment:
+        return now
+    if moment > now:
+        logger.warning(
+            "The newest backup in %s, %s, is in the future: the clock is wrong now, or was then.",
+            store.location, newest,
+        )  # fmt: skip
+    return f"{moment}-{max(number, 1) + 1}"

@@ -82,7 +82,7 @@ def newest_first(store: BackupStore) -> list[str]:
     """Return the names of complete backups."""
     found = (name.removeprefix(PREFIX).split("/") for name in store.place.sizes(PREFIX))
     complete = {each[0] for each in found if each[1:] == [INDEX] and NAME.fullmatch(each[0])}
-    return sorted(complete, key=_age, reverse=True)
+    return sorted(complete, key=age, reverse=True)
 
 
 def require_own(store: BackupStore) -> None:
@@ -181,6 +181,7 @@ def place_key(store: BackupStore, backup: str, data_dir: Path) -> None:
             private.write(key)
 
 
-def _age(name: str) -> tuple[str, int]:
+def age(name: str) -> tuple[str, int]:
+    """Return by what backups are ordered."""
     moment, _, number = name.partition("-")
     return moment, int(number) if number.isdigit() else 0

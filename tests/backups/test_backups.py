@@ -1,9 +1,11 @@
 """What a backup holds, what it refuses, and what it says of files that are not there."""
 
+from datetime import timedelta
 from io import BytesIO
 from pathlib import Path
 
 import pytest
+from django.utils import timezone
 
 from apps.backups import database, making, restoring, snapshots
 from apps.backups.errors import Busy, DatabaseProblem, ForeignPlace, NotABackup
@@ -103,6 +105,21 @@ def test_the_newest_are_kept_with_their_files_and_no_others(backups, checkpoint)
     stored = {each.rpartition("/")[2] for each in BackupFiles(backups).sizes}
     assert stored == newest(backups).files.keys() and kept.manifest_digest in stored
     assert checkpoint.manifest_digest not in stored
+
+
+def test_a_backup_follows_those_of_a_clock_that_was_ahead(
+    backups, checkpoint, monkeypatch, caplog
+):
+    ahead = timezone.now() + timedelta(days=400)
+    with monkeypatch.context() as patch:
+        patch.setattr(making.timezone, "now", lambda: ahead)
+        wrong = making.make(backups).name
+    made = [making.make(backups).name for _ in range(2)]
+    assert snapshots.newest_first(backups) == [made[1], made[0], wrong]
+    assert snapshots.find(backups) == made[1]
+    assert f"{wrong}, is in the future" in caplog.text
+    last = making.make(backups, keep=1).name
+    assert snapshots.newest_first(backups) == [last]
 
 
 def test_only_one_process_writes_at_a_time(backups, checkpoint):
