@@ -9,7 +9,7 @@ import logging
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC
 from pathlib import Path
 from threading import Event
@@ -20,6 +20,7 @@ from django.utils import timezone
 
 from apps.backups import database, snapshots
 from apps.backups.contents import digest_of
+from apps.backups.errors import BackupProblem
 from apps.backups.files import BackupFiles
 from apps.backups.snapshots import DATABASE, Loss, Snapshot
 from apps.backups.store import BackupStore
@@ -45,6 +46,7 @@ class Made:
     name: str
     snapshot: Snapshot
     copied_bytes: int  # not stored by an earlier backup
+    not_thinned: str = ""  # why older backups were not deleted
 
 
 @dataclass(slots=True)
@@ -143,7 +145,10 @@ def make(store: BackupStore, *, keep: int | None = None) -> Made:
             raise
         _remember(store, keep)
         if keep is not None:
-            thin(store, keep, name)
+            try:
+                thin(store, keep, name)
+            except (BackupProblem, OSError) as problem:  # the backup is complete without that
+                made = replace(made, not_thinned=str(problem))
     return made
 
 
@@ -185,7 +190,10 @@ def _written(store: BackupStore, name: str, require_lock: Callable[[], None]) ->
 
 
 def thin(store: BackupStore, keep: int, made: str) -> None:
-    """Delete all backups but `made` and the newest others, and the files that no other one has."""
+    """Delete all backups but `made` and the newest others, and the files that no other one has.
+
+    Raises NotABackup where one that is kept cannot be read, before anything is deleted.
+    """
     names = [made, *(name for name in snapshots.newest_first(store) if name != made)]
     kept = {digest for name in names[:keep] for digest in snapshots.read(store, name).files}
     for name in names[keep:]:

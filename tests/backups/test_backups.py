@@ -107,9 +107,7 @@ def test_the_newest_are_kept_with_their_files_and_no_others(backups, checkpoint)
     assert checkpoint.manifest_digest not in stored
 
 
-def test_a_backup_follows_those_of_a_clock_that_was_ahead(
-    backups, checkpoint, monkeypatch, caplog
-):
+def test_a_backup_follows_those_of_a_clock_that_was_ahead(backups, checkpoint, monkeypatch, caplog):
     ahead = timezone.now() + timedelta(days=400)
     with monkeypatch.context() as patch:
         patch.setattr(making.timezone, "now", lambda: ahead)
@@ -120,6 +118,19 @@ def test_a_backup_follows_those_of_a_clock_that_was_ahead(
     assert f"{wrong}, is in the future" in caplog.text
     last = making.make(backups, keep=1).name
     assert snapshots.newest_first(backups) == [last]
+
+
+def test_with_a_kept_backup_that_cannot_be_read_nothing_is_deleted(backups, checkpoint):
+    oldest, kept = making.make(backups), making.make(backups)
+    path(backups, snapshots.INDEX, kept.name).write_text("{")
+    services.delete(Checkpoint.objects.all())
+    before = BackupFiles(backups).sizes
+    made = making.make(backups, keep=2)
+    assert f"{kept.name}/snapshot.json cannot be read" in made.not_thinned
+    assert snapshots.newest_first(backups) == [made.name, kept.name, oldest.name]
+    assert BackupFiles(backups).sizes == before
+    assert making.make(backups, keep=1).not_thinned == ""
+    assert len(snapshots.newest_first(backups)) == 1
 
 
 def test_only_one_process_writes_at_a_time(backups, checkpoint):

@@ -24,8 +24,8 @@ or a bucket, while it runs. What an earlier backup in the same place has is not 
 file is compared with its digest on the way. With --key, everything is encrypted.
 """
 BACKUP_EPILOG = """\
-Exit codes: 0 everything was saved; 1 files of some rows are missing or altered, and are named; 2
-there is no backup. Registered directories and prefixes of buckets are not copied, only their
+Exit codes: 0 everything was saved; 1 files of some rows are missing or altered, and are named, or
+--keep could delete no older backup; 2 there is no backup. Registered directories and prefixes of buckets are not copied, only their
 manifests. A backup holds private data and, unless TRAINOPS_SECRET_KEY is set, the secret key.
 Credentials of a bucket are read from the environment, as for TRAINOPS_CHECKPOINT_STORAGE.
 """
@@ -139,13 +139,22 @@ def _make(store: Any, keep: int | None) -> int:
         f"{_megabytes(found.size_bytes)}; {_megabytes(made.copied_bytes)} copied."
     )
     _print_losses(found)
-    return 1 if found.losses else 0
+    if made.not_thinned:
+        print(f"no older backup was deleted: {made.not_thinned}", file=sys.stderr)
+    return 1 if found.losses or made.not_thinned else 0
 
 
 def _list(store: Any) -> int:
-    snapshots = import_module("apps.backups.snapshots")
+    snapshots, errors = (
+        import_module("apps.backups.snapshots"),
+        import_module("apps.backups.errors"),
+    )
     for name in snapshots.newest_first(store):
-        found = snapshots.read(store, name)
+        try:
+            found = snapshots.read(store, name)
+        except errors.NotABackup as problem:
+            print(f"{name}  {problem}")
+            continue
         losses = f", {len(found.losses)} not saved" if found.losses else ""
         print(
             f"{name}  {len(found.checkpoints)} checkpoints, {len(found.datasets)} datasets, "
