@@ -36,7 +36,10 @@ class Place(Protocol):
     is_remote: bool
 
     def sizes(self, prefix: str) -> dict[str, int]:
-        """Return the size of every file whose name begins with a prefix that ends with a slash."""
+        """Return the size of every file whose name begins with a prefix that ends with a slash.
+
+        Raises FileNotFoundError where a directory is missing, also an unmounted one.
+        """
 
     def foreign(self, is_own: Callable[[str], bool]) -> str | None:
         """Return the name of a file that is not of ours; None where there is none."""
@@ -68,6 +71,7 @@ class BackupDirectory:
         self.location = str(root)
 
     def sizes(self, prefix: str) -> dict[str, int]:
+        self.root.stat()
         files = (each for each in (self.root / prefix).rglob("*") if each.is_file())
         return {str(each.relative_to(self.root)): each.stat().st_size for each in files}
 

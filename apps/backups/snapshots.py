@@ -87,8 +87,11 @@ def newest_first(store: BackupStore) -> list[str]:
 
 def require_own(store: BackupStore) -> None:
     """Raise ForeignPlace for files of other programs where there is no backup yet."""
-    if newest_first(store) or store.is_marked():
-        return
+    try:
+        if newest_first(store) or store.is_marked():
+            return
+    except FileNotFoundError:
+        return  # it is made
     forms = (OWN, files.OWN, places.OWN)
     name = store.place.foreign(lambda name: any(form.fullmatch(name) for form in forms))
     if name is not None:

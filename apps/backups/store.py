@@ -178,11 +178,18 @@ def _require_key(store: BackupStore, path: Path | None) -> None:
             f"{path} is another key than that of the backups in {store.location}: "
             f"got the id {store.key.id}; allowed: {needed}."
         )
-    if not needed and store.key is not None and store.place.sizes("snapshots/"):
+    if not needed and store.key is not None and _has_snapshots(store):
         raise KeyProblem(
             f"The backups in {store.location} are not encrypted. Use another directory or prefix "
             "for encrypted ones, or omit --key."
         )
+
+
+def _has_snapshots(store: BackupStore) -> bool:
+    try:
+        return bool(store.place.sizes("snapshots/"))
+    except FileNotFoundError:
+        return False
 
 
 def _marked(store: BackupStore) -> str:

@@ -33,14 +33,19 @@ def holding(
 ) -> Iterator[ListedBackup]:
     """Yield the backups made since an account exists: each has a copy of the database."""
     for location in locations:
+        place = BackupPlace.objects.filter(pk=location).first()
+        written = f", though a backup was written on {place.last_made_at:%Y-%m-%d}" if place else ""
         try:
             store = opened(location)
             names = snapshots.newest_first(store)
             found = [(name, snapshots.read(store, name).made_at) for name in names]
         except (BackupProblem, OSError) as problem:
-            yield ListedBackup(location, "", "", f"unknown, it could not be read: {problem}")
+            why = f"unknown, it could not be read{written}: {problem}"
+            yield ListedBackup(location, "", "", why)
             continue
-        place = BackupPlace.objects.filter(pk=location).first()
+        if not found and place:  # an unmounted directory looks like an empty one
+            yield ListedBackup(location, "", "", f"unknown: nothing is there{written}")
+            continue
         keep = place.keep if place else None
         for number, (name, made_at) in enumerate(found):
             if datetime.fromisoformat(made_at) + SECOND > joined_at:  # it has no fractions

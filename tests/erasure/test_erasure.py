@@ -351,6 +351,22 @@ def test_a_backup_is_complete_where_its_place_cannot_be_recorded(tmp_path, monke
     assert "erase will not list the backups" in caplog.text
 
 
+@pytest.mark.parametrize("is_mount_point_left", [True, False])
+def test_backups_in_a_directory_that_is_not_mounted_are_listed(is_mount_point_left, ben, tmp_path):
+    place = tmp_path / "one"
+    making.make(opened(str(place), None, tmp_path))
+    place.rename(tmp_path / "unmounted")
+    if is_mount_point_left:
+        place.mkdir()
+    (found,) = backups.holding(
+        ben.date_joined, backups.known_locations(), lambda each: opened(each, None, tmp_path)
+    )
+    assert (found.location, found.name) == (str(place), "")
+    date = f"{timezone.now():%Y-%m-%d}"
+    assert found.expires.startswith("unknown")
+    assert f", though a backup was written on {date}" in found.expires
+
+
 def test_backups_since_the_account_exists_are_listed_with_their_end(owned, ben, tmp_path):
     places = [tmp_path / "one", tmp_path / "two"]
     for place, keep in zip(places, (2, None), strict=True):

@@ -25,9 +25,10 @@ file is compared with its digest on the way. With --key, everything is encrypted
 """
 BACKUP_EPILOG = """\
 Exit codes: 0 everything was saved; 1 files of some rows are missing or altered, and are named, or
---keep could delete no older backup; 2 there is no backup. Registered directories and prefixes of buckets are not copied, only their
-manifests. A backup holds private data and, unless TRAINOPS_SECRET_KEY is set, the secret key.
-Credentials of a bucket are read from the environment, as for TRAINOPS_CHECKPOINT_STORAGE.
+--keep could delete no older backup; 2 there is no backup. Registered directories and prefixes of
+buckets are not copied, only their manifests. A backup holds private data and, unless
+TRAINOPS_SECRET_KEY is set, the secret key. Credentials of a bucket are read from the environment,
+as for TRAINOPS_CHECKPOINT_STORAGE.
 """
 RESTORE = """\
 Bring a backup back into an empty data directory, or an empty database of PostgreSQL. Afterwards
