@@ -12,6 +12,7 @@ from apps.checkpoints import signatures, storage
 from apps.checkpoints import signing_keys as keys
 from apps.checkpoints.models import Checkpoint
 from apps.datasets.models import Dataset
+from apps.erasure import erasing
 from apps.installation.models import Erasure
 from apps.operations.lifecycle import State
 from apps.operations.models import DatasetUse, Operation
@@ -134,6 +135,35 @@ class TestErase:
         path.write_text(json.dumps({**certificate, "user": "zoe"}))
         with pytest.raises(CannotStart, match="was altered"):
             erase(["--verify", str(path)])
+
+    def test_a_file_that_cannot_be_written_is_refused_before(self, tmp_path):
+        for path in (tmp_path, tmp_path / "none" / "ben.json"):
+            with pytest.raises(CannotStart, match="Nothing was erased: --out"):
+                erase(["ben", "--confirm", "ben", "--out", str(path)])
+        kept, new = tmp_path / "kept.json", tmp_path / "new.json"
+        kept.write_text("earlier")
+        for path in (kept, new):
+            with pytest.raises(CannotStart, match="allowed: 'ben'"):
+                erase(["ben", "--confirm", "Ben", "--out", str(path)])
+        assert kept.read_text() == "earlier" and not new.exists()
+        assert User.objects.get(username="ben").is_active and not Erasure.objects.exists()
+
+    def test_a_certificate_that_cannot_be_written_any_more_is_printed(
+        self, tmp_path, capsys, monkeypatch
+    ):
+        path, finish = tmp_path / "new" / "ben.json", erasing.erase
+        path.parent.mkdir()
+
+        def erase_and_unmount(*arguments, **named):
+            path.parent.rmdir()
+            return finish(*arguments, **named)
+
+        monkeypatch.setattr(erasing, "erase", erase_and_unmount)
+        assert erase(["ben", "--confirm", "ben", "--out", str(path)]) == 0
+        said = capsys.readouterr()
+        row = Erasure.objects.get()
+        assert json.loads(said.out) == row.certificate
+        assert f"erase --certificate {row.pk}" in said.err
 
     def test_what_is_not_there_is_named(self, tmp_path):
         for arguments, problem in (

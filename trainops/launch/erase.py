@@ -61,6 +61,7 @@ def _erase(chosen: argparse.Namespace, errors: Any) -> int:
     erasing.require_possible(user, plan, shared)
     if chosen.preview:
         return 0
+    _require_writable(chosen.out)
     _confirm(chosen)
     try:
         row = erasing.erase(chosen.user, shared=shared, backups=backups)
@@ -72,13 +73,40 @@ def _erase(chosen: argparse.Namespace, errors: Any) -> int:
             raise
         print(f"Not done yet: {problem}", file=sys.stderr)
         return 1
-    text = json.dumps(row.certificate, indent=2)
-    if chosen.out is not None:
-        chosen.out.write_text(text + "\n")
-        print(f"Erased {chosen.user}. The certificate {row.pk} is in {chosen.out}.")
-    else:
-        print(text)
+    _export(row, chosen.out)
     return 0
+
+
+def _export(row: Any, path: Path | None) -> None:
+    """Write the certificate to a file; print it where there is none, or it cannot be written."""
+    text = json.dumps(row.certificate, indent=2)
+    if path is None:
+        print(text)
+        return
+    try:
+        path.write_text(text + "\n")
+    except OSError as problem:  # the disk is full, for example
+        print(text)
+        print(
+            f"Erased {row.username}. The certificate cannot be written to {path}: {problem}. "
+            f"It is kept: {COMMAND} erase --certificate {row.pk}",
+            file=sys.stderr,
+        )
+        return
+    print(f"Erased {row.username}. The certificate {row.pk} is in {path}.")
+
+
+def _require_writable(path: Path | None) -> None:
+    """Raise CannotStart where a file cannot be written; an existing one stays as it is."""
+    if path is None:
+        return
+    existed = path.exists()
+    try:
+        path.open("a").close()
+        if not existed:
+            path.unlink()
+    except OSError as problem:
+        raise CannotStart(f"Nothing was erased: --out {path}: {problem.strerror}.") from problem
 
 
 def _confirm(chosen: argparse.Namespace) -> None:
