@@ -73,16 +73,25 @@ class EncryptedObjects:
                 return size if key is None else content_bytes(size)
         raise self._missing(name)
 
-    def is_exposed(self, name: str) -> bool:
-        """Whether it is there, but not encrypted with the newest key."""
+    def put_for_each(self, path: Path, name: str, stop: threading.Event) -> None:
+        """Upload a file once for each key, so that processes with any of them read it."""
         if not self._keys:
-            return False
-        newest, *others = [place for place, _ in self._places(name)]
-        return not self._has(newest) and any(map(self._has, others))
+            self.store.put(FileContent(path), name, stop)
+            return
+        for key in self._keys:
+            self.store.put(EncryptedContent(path, key, name), f"{name}{MARK}{key.id}", stop)
+        self.store.remove(name)
+
+    def is_there_for_each(self, name: str) -> bool:
+        """Whether what is there is as `put_for_each` stores it: not in the clear, for each key."""
+        if not self._keys:
+            return True
+        found = set(self._stored(name))
+        return name not in found and found >= {f"{name}{MARK}{key.id}" for key in self._keys}
 
     def remove(self, name: str) -> None:
-        """Remove it; nothing happens if it is not there."""
-        for place, _ in self._places(name):
+        """Remove it, whatever the key; nothing happens if it is not there."""
+        for place in self._stored(name):
             self.store.remove(place)
 
     def all(self, prefix: str = "") -> Iterator[Object]:
@@ -115,11 +124,15 @@ class EncryptedObjects:
         encrypted = [(f"{name}{MARK}{key.id}", key) for key in self._keys]
         return [*encrypted, (name, None)]
 
+    def _stored(self, name: str) -> list[str]:
+        """Return where it is stored, also with keys that are not here."""
+        folder = f"{name.rpartition('/')[0]}/"
+        names = [each.name for each in self.store.all(folder)]
+        return [each for each in names if each == name or each.startswith(name + MARK)]
+
     def _missing(self, name: str) -> Exception:
         """Whether it is missing: what another key encrypted cannot be read, but is there."""
-        folder = f"{name.rpartition('/')[0]}/"
-        found = (each.name for each in self.store.all(folder))
-        ids = [each.removeprefix(name + MARK) for each in found if each.startswith(name + MARK)]
+        ids = [each.removeprefix(name + MARK) for each in self._stored(name) if each != name]
         if not ids:
             return Missing(name)
         allowed = ", ".join(key.id for key in self._keys) or "none"

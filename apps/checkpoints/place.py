@@ -87,15 +87,15 @@ class BucketPlace:
             except Missing:
                 return None
             storage_id = storage_identity.parse(path.read_bytes(), self.location)
-        if _once(partial(self.objects.is_exposed, OBJECT)):
-            self.write_id(storage_id)  # processes without the key then refuse the storage
+        if not _once(partial(self.objects.is_there_for_each, OBJECT)):
+            self.write_id(storage_id)  # processes without a key then refuse the storage
         return storage_id
 
     def write_id(self, storage_id: str) -> None:
         with TemporaryDirectory() as directory:
             path = Path(directory) / storage_identity.FILE
             path.write_bytes(storage_identity.content(storage_id))
-            _once(partial(self.objects.put, path, OBJECT, threading.Event()))
+            _once(partial(self.objects.put_for_each, path, OBJECT, threading.Event()))
 
     def is_used(self) -> bool:
         names = (each.name.rpartition("/")[0] for each in self.objects.all())

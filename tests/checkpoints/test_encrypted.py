@@ -6,9 +6,10 @@ from functools import partial
 import pytest
 from botocore.exceptions import ClientError
 
-from apps.checkpoints import copies, integrity, place, remote, s3_uploads, storage
+from apps.checkpoints import copies, integrity, place, remote, s3_uploads, services, storage
 from apps.checkpoints.encrypted_objects import MARK
 from apps.checkpoints.models import Checkpoint
+from apps.checkpoints.removals import REMOVALS
 from apps.checkpoints.trying import StorageFailed
 from apps.operations.files import artifacts
 from apps.operations.scheduling import readiness
@@ -168,6 +169,39 @@ def test_a_second_key_is_used_for_what_is_new_and_the_first_still_read(store, ma
     assert place.here().read_id() == storage_id
     with pytest.raises(StorageFailed, match=f"with the key {id_of(FIRST)}"):
         integrity.check(old)
+
+
+def test_processes_are_restarted_with_a_new_key_one_after_another(store, machine, keys):
+    """First the new key is the second one everywhere, then the first one."""
+    storage_id = place.require()
+    old = uploaded(rows.submitted())
+    before = files_of(old.artifacts_path)
+    for secrets in ((FIRST, SECOND), (FIRST,), (SECOND, FIRST), (FIRST, SECOND), (SECOND,)):
+        keys(*secrets)
+        assert place.here().read_id() == storage_id
+    keys(SECOND, FIRST)
+    new = uploaded(rows.submitted())
+    expected = files_of(new.artifacts_path)
+    keys(FIRST, SECOND)
+    assert downloaded(new, machine) == expected
+    assert downloaded(old, machine, "a third") == before
+
+
+def test_what_a_lost_key_encrypted_is_deleted(store, keys, machine):
+    keys(FIRST, SECOND)
+    place.require()
+    checkpoint = uploaded(rows.submitted())
+    keys(SECOND)
+    services.delete(Checkpoint.objects.filter(pk=checkpoint.pk))
+    REMOVALS.join()
+    assert store.of(checkpoint) == []
+    unowned = uploaded(rows.submitted())
+    keys(FIRST, SECOND)
+    Checkpoint.objects.filter(pk=unowned.pk).delete()
+    (found,) = remote.bucket().stored()
+    keys(FIRST)
+    remote.bucket().remove(found.names)
+    assert store.names() == []
 
 
 def test_a_download_comes_verified_from_the_server(store, machine):
