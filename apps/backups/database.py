@@ -16,9 +16,11 @@ import psycopg
 from django.db import connection
 from psycopg.conninfo import make_conninfo
 
+from apps.backups.contents import DRAFT
 from apps.backups.errors import DatabaseProblem
 from trainops.launch import embedded
 from trainops.launch.refusal import CannotStart
+from trainops.runtime.checkpoint.durable import sync_directory
 
 Rows: TypeAlias = list[tuple[Any, ...]]
 # A copy may take hours, and its transaction has no statements while pg_dump runs.
@@ -59,13 +61,27 @@ def restore(source: Path, made_by: str) -> None:
             f"The backup is of {made_by}, this installation uses {engine()}. {remedy[made_by]}"
         )
     if made_by == "sqlite":
-        connection.close()
-        path = Path(connection.settings_dict["NAME"])
-        shutil.copyfile(source, path)
-        path.chmod(0o600)
+        _restore_sqlite(source, Path(connection.settings_dict["NAME"]))
         return
     _run("pg_restore", "--exit-on-error", "--single-transaction", "--no-owner", "--no-privileges",
          str(source))  # fmt: skip
+
+
+def _restore_sqlite(source: Path, path: Path) -> None:
+    """Put a copy of the database in the place of the empty one, whole or not at all."""
+    connection.close()
+    draft = path.with_name(f"{DRAFT}{path.name}")
+    try:
+        shutil.copyfile(source, draft)
+        draft.chmod(0o600)
+        with draft.open("rb") as file:
+            os.fsync(file.fileno())
+        for suffix in ("-wal", "-shm"):  # of the empty one, if a process was killed
+            path.with_name(path.name + suffix).unlink(missing_ok=True)
+        draft.rename(path)
+    finally:
+        draft.unlink(missing_ok=True)
+    sync_directory(path.parent)
 
 
 def _of_sqlite(target: Path, queries: Iterable[str]) -> list[Rows]:

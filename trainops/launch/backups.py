@@ -3,10 +3,11 @@
 import argparse
 import os
 import shlex
+import sqlite3
 import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from importlib import import_module
 from multiprocessing import get_context
 from pathlib import Path
@@ -96,6 +97,8 @@ def _restore(chosen: argparse.Namespace, data_dir: Path) -> int:
         _require_empty(data_dir)
         name, made_by = _prepared(_location(chosen.directory), chosen, data_dir)
         is_embedded = made_by == "postgresql" and not os.environ.get("TRAINOPS_DATABASE_URL")
+        if not is_embedded:
+            _require_none(data_dir / "postgres")
         if is_embedded:
             servers = import_module("trainops.launch.servers")
             url = stack.enter_context(servers.postgres_of(data_dir))
@@ -175,11 +178,28 @@ def _verify(store: Any) -> int:
 
 
 def _require_empty(data_dir: Path) -> None:
-    for name in ("trainops.sqlite3", "postgres"):
-        if (data_dir / name).exists() and not os.environ.get("TRAINOPS_DATABASE_URL"):
-            raise CannotStart(
-                f"{data_dir} has an installation ({name}). Restore into another --data-dir."
-            )
+    """Raise CannotStart for a database with tables; a restore that failed may leave one without.
+
+    That of PostgreSQL is asked once its server runs.
+    """
+    path = data_dir / "trainops.sqlite3"
+    if not path.exists():
+        return
+    try:
+        with closing(sqlite3.connect(path)) as database:
+            is_empty = not database.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall()
+    except sqlite3.DatabaseError:
+        is_empty = False
+    if not is_empty:
+        _require_none(path)
+
+
+def _require_none(path: Path) -> None:
+    """Raise CannotStart where the data directory has the database of an installation."""
+    if path.exists() and not os.environ.get("TRAINOPS_DATABASE_URL"):
+        raise CannotStart(
+            f"{path.parent} has an installation ({path.name}). Restore into another --data-dir."
+        )
 
 
 @contextmanager
