@@ -268,7 +268,9 @@ def _finish(row: Erasure, user: User | None, plan: Plan, backups: list[ListedBac
         LogEntry.objects.filter(content_type=account, object_id=str(user_id)).delete()
         FurtherUpload.objects.filter(user_id__in=account_ids).delete()  # no constraint deletes them
         if user is not None:
+            plans.mail_rules(user).update(target="", is_active=False)
             user.delete()
+        plan.kept[plans.AUDIT] = plans.num_audit_entries(list(names))
         audit.record("erasure finished", actor="", address="", erasure=row.pk)
         row.finished_at = timezone.now()
         row.certificate = certificates.of(row, plan, datasets_kept, backups)

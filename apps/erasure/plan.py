@@ -1,6 +1,6 @@
 """What belongs to a person, what of it others use, and what stays."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -24,6 +24,8 @@ from apps.operations.models import (
 from apps.operations.requests.initial_checkpoints import WarmStart
 from apps.sinks.models import SinkWrite
 from trainops.http.models import AuditEntry, Identity, SecondFactor, Token
+
+AUDIT = "entries of the audit log"  # that have the name
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +163,7 @@ def of(user: User) -> Plan:
             set(SinkWrite.objects.filter(operation__in=own).values_list("operation_id", flat=True))
         ),
         kept={
-            "entries of the audit log": AuditEntry.objects.filter(actor=user.username).count(),
+            AUDIT: num_audit_entries([user.username]),
             "days of compute hours, without a name": PastUse.objects.filter(owner=user).count(),
             "datasets of others that the user uploaded, too": Dataset.objects.filter(
                 further_uploads__user=user
@@ -171,6 +173,21 @@ def of(user: User) -> Plan:
         },
         user_id=user.pk,
     )
+
+
+def num_audit_entries(names: Collection[str]) -> int:
+    """Return how many entries of the audit log have one of the names, of actor or subject."""
+    is_named = Q(actor__in=names)
+    for name in names:
+        is_named |= Q(details__user=name)
+    return AuditEntry.objects.filter(is_named).count()
+
+
+def mail_rules(user: User) -> QuerySet[Rule]:
+    """Return the rules of others that send to the mail address of a user, and of no other one."""
+    rules = Rule.objects.exclude(user=user).filter(channel=Rule.Channel.MAIL)
+    has_others = User.objects.exclude(pk=user.pk).filter(email__iexact=user.email).exists()
+    return rules.none() if not user.email or has_others else rules.filter(target__iexact=user.email)
 
 
 def active(user: User | None, plan: Plan) -> QuerySet[Operation]:
@@ -270,6 +287,7 @@ def _numbers(user: User, own: QuerySet[Operation]) -> dict[str, int]:
         "identities of a provider": Identity.objects.filter(user=user).count(),
         "notification rules": Rule.objects.filter(user=user).count(),
         "notifications": Delivery.objects.filter(_notified(user, own)).count(),
+        "notification rules of others by mail to the user": mail_rules(user).count(),
         "saved views": SavedView.objects.filter(owner=user).count(),
         "names in events of others": Event.objects.filter(actor=name)
         .exclude(operation__owner=user)

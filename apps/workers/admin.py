@@ -21,7 +21,7 @@ UNDRAIN = "The worker claims the next waiting operation that it serves."
 
 
 def _drain(request: HttpRequest, worker: Worker) -> None:
-    registry.drain(worker_id=worker.pk, reason=f"by {request.user.get_username()}")
+    registry.drain(worker_id=worker.pk, reason=registry.drained_by(request.user.get_username()))
 
 
 BULK = (
@@ -99,7 +99,7 @@ class WorkerAdmin(ReadOnlyAdmin):
     def drain(self, request: HttpRequest, form: object, object_id: str) -> HttpResponseBase:
         def done() -> str:
             name = id_in(object_id)
-            registry.drain(worker_id=name, reason=f"by {request.user.get_username()}")
+            registry.drain(worker_id=name, reason=registry.drained_by(request.user.get_username()))
             return f"{name} is draining."
 
         return self._carried_out(request, object_id, done)

@@ -146,7 +146,7 @@ class DrainView(APIView):
     def post(self, request: Request, worker_id: str) -> Response:
         """Drain a worker: it finishes its operations and accepts no new ones."""
         body_of(request)
-        reason = f"by {person(request).get_username()}"
+        reason = registry.drained_by(person(request).get_username())
         return Response(_shown(registry.drain(worker_id=worker_id, reason=reason)))
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from django.conf import settings
+from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
 from django.db.models import Q
 
@@ -258,6 +259,17 @@ def deregister(*, worker_id: str) -> bool:
     """Forget a worker that has left; False where it was not known. Its history is in attempts."""
     num_deleted, _ = Worker.objects.filter(pk=worker_id).delete()
     return bool(num_deleted)
+
+
+def drained_by(username: str) -> str:
+    """Return the reason for a worker that a user drains."""
+    return f"by {username}"
+
+
+def forget_user(sender: object, instance: User, **_: object) -> None:
+    """Take the name of a deleted account out of the reasons."""
+    drained = Worker.objects.filter(drain_reason=drained_by(instance.username))
+    drained.update(drain_reason=drained_by("a deleted user"))
 
 
 def drain(*, worker_id: str, reason: str = "") -> Worker:

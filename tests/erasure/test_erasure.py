@@ -5,12 +5,15 @@ from datetime import timedelta
 from io import BytesIO
 
 import pytest
+from django.apps import apps
 from django.contrib.admin.models import LogEntry
-from django.contrib.auth.models import User
+from django.contrib.auth.models import Group, User
 from django.contrib.contenttypes.models import ContentType
 from django.contrib.sessions.backends.db import SessionStore
 from django.contrib.sessions.models import Session
+from django.core import serializers
 from django.db import ProgrammingError
+from django.test import Client
 from django.utils import timezone
 
 from apps.backups import making, snapshots
@@ -30,9 +33,12 @@ from apps.installation.models import BackupPlace, Erasure
 from apps.notifications.models import Delivery, Rule
 from apps.operations.lifecycle import State
 from apps.operations.models import DatasetUse, Event, ModelUse, Operation, PastUse, SavedView, Study
+from apps.workers.models import Worker
 from tests.api.saved import saved
 from tests.operations import rows
+from trainops.http import users
 from trainops.http.models import AuditEntry, Identity, SecondFactor, Token
+from trainops.http.roles import ensure_roles
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.database]
 TABLE = b"a,b\n1,2\n2,3\n"
@@ -128,6 +134,43 @@ def test_nothing_is_left_of_a_user_and_others_keep_theirs(owned, ben, cleo):
     assert erased["operations"][0]["num_checkpoints"] == 2
     assert [each["id"] for each in erased["datasets"]] == [dataset.pk]
     assert erased["numbers"]["sessions"] == erased["numbers"]["tokens"] == 1
+
+
+def test_the_address_and_the_name_are_nowhere_else(owned, ben, admin, cleo):
+    ensure_roles()
+    ben.groups.add(Group.objects.get(name="admin"))
+    client = Client()
+    client.force_login(ben)
+    mail = Rule.Channel.MAIL
+    Rule.objects.create(name="r", user=cleo, channel=mail, target="Ben@example.org")
+    Worker.objects.create(worker_id="w1")
+    response = client.post("/api/v1/workers/w1/drain", "{}", content_type="application/json")
+    assert response.status_code == 200 and Worker.objects.get().drain_reason == "by ben"
+    users.set_active(ben, False, by=admin)
+    row = erase()
+    left = {
+        model._meta.label
+        for model in apps.get_models()
+        for each in model._default_manager.all()
+        if "ben" in serializers.serialize("json", [each]).lower()
+    }
+    assert left == {"access.AuditEntry", "installation.Erasure"}
+    rule = Rule.objects.get(channel=mail)
+    assert (rule.target, rule.is_active) == ("", False)
+    naming = [
+        each for each in AuditEntry.objects.all() if "ben" in (each.actor, each.details.get("user"))
+    ]
+    assert {"user disabled"} < {each.event for each in naming}
+    assert row.certificate["kept"]["entries of the audit log"] == len(naming)
+    erased = row.certificate["erased"]["numbers"]
+    assert erased["notification rules of others by mail to the user"] == 1
+
+
+def test_an_address_that_another_user_has_stays_in_rules(owned, ben, cleo):
+    User.objects.create_user("zoe", ben.email)
+    Rule.objects.create(name="r", user=cleo, channel=Rule.Channel.MAIL, target=ben.email)
+    erase()
+    assert Rule.objects.get(target=ben.email).is_active
 
 
 def test_a_certificate_is_signed_and_kept(owned):
