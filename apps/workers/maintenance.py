@@ -8,6 +8,7 @@ import logging
 import os
 import signal
 import sys
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import partial
 
@@ -41,8 +42,7 @@ def sweep(*, actor: str) -> None:
 
     Every part is tried, whatever goes wrong in another one; then the first error is raised.
     """
-    errors: list[Exception] = []
-    for part in (
+    parts = (
         partial(neighbours.recover_ended, actor=actor),
         partial(sweeps.sweep, actor=actor),
         registry.release_lost,
@@ -53,37 +53,56 @@ def sweep(*, actor: str) -> None:
         advancing.advance_if_due,
         latest_values.write_missing,
         partial(hosts.drain_faulty, actor=actor),
-    ):
-        try:
-            part()
-        except Exception as error:  # noqa: BLE001 - raised below
-            errors.append(error)
+    )
+    _raise_first("sweep", [error for part in parts if (error := _error_of(part)) is not None])
+
+
+def _error_of(part: Callable[[], object]) -> Exception | None:
+    try:
+        part()
+    except Exception as error:  # noqa: BLE001 - the caller raises it
+        return error
+    return None
+
+
+def _raise_first(task: str, errors: Sequence[Exception]) -> None:
     for other in errors[1:]:
-        report("sweep", other)
+        report(task, other)
     if errors:
         raise errors[0]
 
 
 def clean_up_if_due(*, actor: str) -> bool:
-    """Delete old checkpoints and unowned files, at most once per `cleanup_interval_hours`."""
+    """Delete old checkpoints and unowned files, at most once per `cleanup_interval_hours`.
+
+    Every part is tried, as with `sweep`.
+    """
     every = timedelta(hours=settings.THRESHOLDS.cleanup_interval_hours)
     if not periodic.claim(CLEAN_UP, every=every):
         return False
-    exports.sweep()
-    logger.info("cleanup: points of %d operations packed", packing.pack_left())
-    logger.info("cleanup: extremes of %d operations counted", extremes.measure_left())
-    logger.info("cleanup: points of %d operations thinned", retention.thin_old())
-    try:
-        logger.info("cleanup: %d counters", recent_counts.forget_expired())
-        logger.info("cleanup: %d sessions", sessions.forget_expired())
-        logger.info("cleanup: %d deliveries", deliveries.forget_old())
-        logger.info("cleanup: %d samples of load", load.forget_old())
-        logger.info("cleanup: %d uploads", uploads.sweep())
-        logger.info("cleanup: %d dataset files", datasets.sweep_files())
-        logger.info("cleanup: %r", cleaning.clean_up(actor=actor))
-    except OSError as error:
-        logger.warning("cleanup: the storage is unavailable: %s", error)
-        periodic.retry(CLEAN_UP, every=every, after=CLEAN_UP_RETRY)
+    parts: dict[str, Callable[[], object]] = {
+        "exports": exports.sweep,
+        "operations whose points were packed": packing.pack_left,
+        "operations whose extremes were counted": extremes.measure_left,
+        "operations whose points were thinned": retention.thin_old,
+        "counters": recent_counts.forget_expired,
+        "sessions": sessions.forget_expired,
+        "deliveries": deliveries.forget_old,
+        "samples of load": load.forget_old,
+        "uploads": uploads.sweep,
+        "dataset files": datasets.sweep_files,
+        "checkpoints": partial(cleaning.clean_up, actor=actor),
+    }
+    errors = []
+    for what, part in parts.items():
+        try:
+            logger.info("cleanup: %s: %r", what, part())
+        except OSError as error:
+            logger.warning("cleanup: %s: the storage is unavailable: %s", what, error)
+            periodic.retry(CLEAN_UP, every=every, after=CLEAN_UP_RETRY)
+        except Exception as error:  # noqa: BLE001 - raised below
+            errors.append(error)
+    _raise_first(CLEAN_UP, errors)
     return True
 
 

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from django.db import DatabaseError
+from django.db.models import F
 from django.utils import timezone
 
 from apps.operations.lifecycle import State
@@ -140,6 +141,37 @@ def test_an_operation_that_is_resumed_meanwhile_keeps_the_rest(monkeypatch):
     assert retention.thin_old() == 0
     assert num_points(operation) >= left[0] - retention.AT_ONCE
     assert PackedPoints.objects.filter(operation_id=operation.pk).exists()
+
+
+def test_an_operation_whose_points_are_retired_meanwhile_keeps_them(monkeypatch):
+    operation = ended(11, state=State.FAILED)
+    number, read = num_points(operation), metric_queries.Packed.points
+
+    def resumed(*given):
+        found = read(*given)
+        Operation.objects.filter(pk=operation.pk).update(state=State.RESUMING, finished_at=None)
+        own = MetricPoint.objects.filter(operation_id=operation.pk, attempt=2)
+        own.filter(step__gt=100).update(retired_by=3)
+        return found
+
+    monkeypatch.setattr(metric_queries.Packed, "points", resumed)
+    assert retention.thin_old() == 0
+    assert num_points(operation) == number
+
+
+def test_a_curve_of_many_points_that_are_not_finite_is_thinned_once(monkeypatch):
+    operation = ended(11, num_points=9000)
+    own = MetricPoint.objects.filter(operation_id=operation.pk)
+    for step in range(3):
+        values = {"value": None, "not_finite": "nan"} if step == 2 else {"value": float(step)}
+        own.annotate(rest=F("step") % 3).filter(rest=step).update(**values)
+    PackedPoints.objects.filter(operation_id=operation.pk).delete()
+    packed_points.pack_all(operation.pk)
+    assert retention.thin_old() == 1
+    packs = set(PackedPoints.objects.values_list("pk", flat=True))
+    assert num_points(operation) > 2 * retention.MAX_POINTS
+    assert retention.thin_old() == 0
+    assert set(PackedPoints.objects.values_list("pk", flat=True)) == packs
 
 
 def test_trials_keep_their_points_while_their_study_runs():

@@ -74,6 +74,17 @@ class TestCleanUp:
         assert maintenance.clean_up_if_due(actor="worker")
         assert cleaned == ["beat", "worker"]
 
+    @pytest.mark.parametrize("broken", ["exports.sweep", "retention.thin_old", "uploads.sweep"])
+    def test_a_part_that_breaks_keeps_no_other_from_its_turn(self, broken, cleaned, monkeypatch):
+        def fails():
+            raise KeyError("unknown")
+
+        module, name = broken.split(".")
+        monkeypatch.setattr(getattr(maintenance, module), name, fails)
+        with pytest.raises(KeyError):
+            maintenance.clean_up_if_due(actor="beat")
+        assert cleaned == ["beat"]
+
     def test_it_deletes_expired_sessions_and_no_others(self, cleaned, monkeypatch):
         monkeypatch.setattr(sessions, "BATCH", 2)
         for number in range(5):

@@ -47,6 +47,8 @@ def thin_old() -> int:
 def _thin(operation_id: str, old: OperationQuerySet) -> bool:
     """Delete the points between those that are kept; False if the operation was resumed.
 
+    Also False where all of them are kept.
+
     The packs go last: until then charts are as before, and say to the next run what is kept.
     """
     from apps.operations.points import packed_points  # noqa: PLC0415 - loads NumPy
@@ -54,11 +56,15 @@ def _thin(operation_id: str, old: OperationQuerySet) -> bool:
     source = Packed(operation_id, PackedPoints.newest_id(operation_id))
     points, _ = source.points(MAX_POINTS)
     kept: _Kept = {tuple(key): set(points[key]["step"].tolist()) for key in points}
+    is_thinned = _is_interrupted(operation_id)
     for ids in _others(operation_id, kept):
         with transaction.atomic():
             if not _is_locked(operation_id, old):
                 return False
             MetricPoint.objects.filter(pk__in=ids).delete()
+            is_thinned = True
+    if not is_thinned:  # what is left may be long: each stretch also keeps a non-finite point
+        return False
     with transaction.atomic():
         if not _is_locked(operation_id, old):
             return False
@@ -68,13 +74,25 @@ def _thin(operation_id: str, old: OperationQuerySet) -> bool:
 
 
 def _others(operation_id: str, kept: _Kept) -> Iterator[list[int]]:
-    """Yield the ids of points whose steps are not kept, some at a time."""
+    """Yield the ids of points whose steps are not kept, some at a time.
+
+    Those of unknown curves stay: a resume has retired points since the curves were read.
+    """
     rows = MetricPoint.objects.values_list("id", *_KEY, "step")
     last_id = 0
     while page := list(oldest_first(rows, last_id, operation_id=operation_id)[:AT_ONCE]):
         last_id = page[-1][0]
-        if ids := [pk for pk, *key, step in page if step not in kept[tuple(key)]]:
+        if ids := [
+            pk for pk, *key, step in page if tuple(key) in kept and step not in kept[tuple(key)]
+        ]:
             yield ids
+
+
+def _is_interrupted(operation_id: str) -> bool:
+    """Whether an earlier run has deleted points, and not the packs, which have them all."""
+    packs = PackedPoints.objects.filter(operation_id=operation_id)
+    num_packed = packs.aggregate(n=Sum("num_points"))["n"] or 0
+    return MetricPoint.objects.filter(operation_id=operation_id).count() < int(num_packed)
 
 
 def _is_locked(operation_id: str, old: OperationQuerySet) -> bool:
