@@ -250,6 +250,26 @@ def test_the_sweep_deletes_what_was_unused_for_a_day(otto):
     assert sorted(left()) == sorted(f"{each}.part" for each in (fresh, arriving, writing))
 
 
+@pytest.mark.parametrize("is_row_only", [False, True])
+def test_the_sweep_leaves_an_upload_that_continues_at_that_moment(is_row_only, otto, monkeypatch):
+    upload_id = created(otto)
+    send(otto, upload_id, CSV[:3], 0)
+    age(upload_id, services.EXPIRE_SECONDS + 60)
+    locked = files.locked
+
+    def continued(given):
+        monkeypatch.setattr(files, "locked", locked)
+        send(otto, upload_id, CSV[3:6], 3)
+        if is_row_only:  # the clock of the disk is behind
+            os.utime(files.path_of(upload_id), (0, 0))
+        return locked(given)
+
+    monkeypatch.setattr(files, "locked", continued)
+    assert services.sweep() == 0
+    assert files.path_of(upload_id).read_bytes() == CSV[:6]
+    assert Upload.objects.get().pk == upload_id
+
+
 def test_deleting_the_dataset_forgets_its_upload(otto):
     upload_id = created(otto)
     send(otto, upload_id, CSV, 0)

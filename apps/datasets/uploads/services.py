@@ -2,6 +2,7 @@
 
 import hashlib
 import logging
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -135,8 +136,14 @@ def _expire(upload_id: str, before: datetime) -> bool:
         if path.stat().st_mtime >= before.timestamp():
             return False  # a part is arriving
     try:
-        with files.locked(upload_id):
-            Upload.objects.filter(pk=upload_id, changed_at__lt=before).delete()
+        with files.locked(upload_id) as file:
+            found = os.fstat(file.fileno())  # a part may have arrived since
+            if found.st_size and found.st_mtime >= before.timestamp():
+                return False
+            row = Upload.objects.filter(pk=upload_id)
+            num_deleted, _ = row.filter(changed_at__lt=before).delete()
+            if not num_deleted and row.exists():
+                return False
             path.unlink(missing_ok=True)
     except files.InUse:
         return False
