@@ -24,8 +24,9 @@ from apps.backups.errors import BackupProblem
 from apps.backups.files import BackupFiles
 from apps.backups.snapshots import DATABASE, Loss, Snapshot
 from apps.backups.store import BackupStore
-from apps.checkpoints import copies, storage
 from apps.checkpoints import place as checkpoints
+from apps.checkpoints import remote, storage
+from apps.checkpoints.fetching import Fetch, new_draft
 from apps.checkpoints.models import Checkpoint
 from apps.datasets import storage as datasets
 from apps.datasets.models import Dataset
@@ -84,14 +85,34 @@ class _BackupContent:
     def add_checkpoint(self, artifacts_path: str, manifest_digest: str) -> None:
         with self._noting_losses(artifacts_path):
             directory = storage.directory(artifacts_path)
-            if settings.CHECKPOINT_BUCKET is not None and not directory.exists():
-                copies.make_local(artifacts_path, manifest_digest, Event())
+            bucket = remote.bucket()
+            if bucket is not None and not directory.exists():
+                self.files |= self._add_from(bucket, artifacts_path, manifest_digest)
+                self.checkpoints[artifacts_path] = manifest_digest
+                return
             found = {manifest_digest: self._add(directory / MANIFEST, manifest_digest)}
             for each in read_manifest(directory, manifest_digest).artifacts:
                 path = directory / each.name
                 found[each.blake3] = self._add(path, each.blake3, each.size_bytes)
             self.files |= found
             self.checkpoints[artifacts_path] = manifest_digest
+
+    def _add_from(
+        self, bucket: remote.Remote, artifacts_path: str, manifest_digest: str
+    ) -> dict[str, int]:
+        """Store what no earlier backup has; one file at a time is on this disk."""
+        with new_draft(storage.directory(artifacts_path)) as draft:
+            fetch = Fetch(bucket.objects, artifacts_path, draft, remote.BACKGROUND, Event())
+            artifacts = fetch.manifest(manifest_digest).artifacts
+            found = {manifest_digest: self._add(draft / MANIFEST, manifest_digest)}
+            for each in artifacts:
+                size_bytes = self.stored.size(each.blake3, each.size_bytes)
+                if size_bytes is None:
+                    fetch.file(each)
+                    size_bytes = self._add(draft / each.name, each.blake3, each.size_bytes)
+                    (draft / each.name).unlink()
+                found[each.blake3] = size_bytes
+        return found
 
     def add_dataset(self, digest: str) -> None:
         with self._noting_losses(_dataset(digest)):
