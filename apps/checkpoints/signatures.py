@@ -113,9 +113,10 @@ def of_copy(directory: Path) -> Signature:
     place = directory.resolve()
     digest = verify(place).digest
     signature = place / storage.SIGNATURE
-    signed = (
-        _text(signature.read_bytes()[: storage.MAX_SIGNATURE_BYTES]) if signature.exists() else ""
-    )
+    signed = ""
+    if signature.exists():
+        content = signature.read_bytes() if signature.is_file() else b""
+        signed = _text(content[: storage.MAX_SIGNATURE_BYTES])
     return SignatureChecks().check(f"{place.parent.name}/{place.name}", digest, signed)
 
 

@@ -591,6 +591,11 @@ class TestACopyOfAnArchive:
         (copy / storage.SIGNATURE).unlink()
         assert signatures.of_copy(copy).standing is Standing.UNSIGNED
 
+    def test_with_a_directory_in_place_of_the_file_has_an_unknown_signature(self, copy):
+        (copy / storage.SIGNATURE).unlink()
+        (copy / storage.SIGNATURE).mkdir()
+        assert signatures.of_copy(copy).standing is Standing.UNKNOWN
+
 
 def archive_of(checkpoint):
     with closing(OperationArchive(checkpoint.operation, person="ana")) as archive:
