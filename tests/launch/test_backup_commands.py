@@ -35,7 +35,7 @@ def test_a_backup_is_reported_where_an_older_one_cannot_be_read(tmp_path, capsys
     (tmp_path / "backups" / "snapshots" / older / "snapshot.json").write_text("{")
     assert backup([place, "--keep", "5"]) == 1
     said = capsys.readouterr()
-    assert "1 checkpoints, 0 datasets" in said.out and not said.out.startswith(older)
+    assert "1 checkpoints, 0 datasets" in said.out and said.out.partition(":")[0] != older
     assert f"no older backup was deleted: {place}/snapshots/{older}" in said.err
     assert backup([place, "--list"]) == 0
     listed = capsys.readouterr().out.splitlines()
