@@ -100,9 +100,19 @@ def test_an_error_while_capturing_leaves_the_earlier_safe_point():
     assert (safe_point.place, safe_point.state["a"].item()) == (StatePosition(3), 1.0)
 
 
-def test_an_error_while_overwriting_leaves_none():
+def test_what_cannot_be_frozen_leaves_the_earlier_safe_point():
     safe_point = SafePoint(clock=lambda: 0.0, share=0.5)
     safe_point.take(StatePosition(3), lambda: {"a": torch.ones(1)})
     with pytest.raises(UnfreezableState):
         safe_point.take(StatePosition(4), lambda: {"a": torch.zeros(1), "b": object()})
+    assert (safe_point.place, safe_point.state["a"].item()) == (StatePosition(3), 1.0)
+
+
+def test_an_error_while_overwriting_leaves_none():
+    safe_point = SafePoint(clock=lambda: 0.0, share=0.5)
+    safe_point.take(StatePosition(3), lambda: {"a": torch.ones(1)})
+    with pytest.raises(NotImplementedError):  # there is nothing to copy
+        safe_point.take(
+            StatePosition(4), lambda: {"a": torch.zeros(1), "b": torch.ones(1, device="meta")}
+        )
     assert safe_point.place is None

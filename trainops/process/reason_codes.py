@@ -10,6 +10,7 @@ CODES: dict[type[BaseException], str] = {
     errors.InputError: "INPUT_ERROR",
     errors.ConfigError: "INPUT_ERROR",
     MediaError: "INPUT_ERROR",
+    errors.UnfreezableState: "INPUT_ERROR",
     errors.NotExact: "NOT_EXACT",
     DirectoryAway: "DATASET_AWAY",
     errors.LedgerMismatch: "PRIVACY_LEDGER_MISMATCH",

@@ -26,15 +26,44 @@ def freeze(state: StateDict, into: StateDict | None = None) -> StateDict:
     fit: fresh memory costs twice as much as the copy. Tensors of a GPU go to pinned memory one
     after the other without a pause, and have arrived when this returns. Equal states give equal
     bytes when saved, whatever their history: containers are new and strings are shared.
-    Raises UnfreezableState, which names the place.
+    Raises UnfreezableState, which names the place, before anything is overwritten.
     """
+    require_freezable(state)
     return freeze_parts(state, into)[0]
+
+
+def require_freezable(state: StateDict) -> None:
+    """Raise UnfreezableState, which names the place, for what is no tensor and no plain value."""
+    for name, part in state.items():
+        if not isinstance(part, Stream):
+            _require_freezable(part, f"state.{name}")
+
+
+def _require_freezable(value: Any, place: str) -> None:
+    kind = type(value)
+    if kind in PLAIN or kind is str or isinstance(value, torch.Tensor):
+        return
+    if isinstance(value, dict):
+        for key, each in value.items():
+            if type(key) not in PLAIN and type(key) is not str:
+                raise UnfreezableState(f"{place} has the key {key!r}; keys are strings or numbers")
+            _require_freezable(each, f"{place}.{key}")
+    elif kind is list or kind is tuple:
+        if not PLAIN.issuperset(map(type, value)):
+            for i, each in enumerate(value):
+                _require_freezable(each, f"{place}[{i}]")
+    else:
+        raise UnfreezableState(
+            f"{place} is a {kind.__module__}.{kind.__qualname__}; a state holds tensors, dicts, "
+            "lists, tuples, strings and numbers only (convert NumPy arrays with torch.from_numpy, "
+            "NumPy scalars with float, int, bool or str; a Stream is a part of its own)"
+        )
 
 
 def freeze_parts(state: StateDict, into: StateDict | None = None) -> tuple[StateDict, set[str]]:
     """Do what freeze does, and name the parts that are not what they were in `into`, bit for bit.
 
-    A stream that only grew since then counts as unchanged.
+    The state has passed require_freezable. A stream that only grew counts as unchanged.
     """
     before = into or {}
     frozen, changed = {}, set()
@@ -45,7 +74,7 @@ def freeze_parts(state: StateDict, into: StateDict | None = None) -> tuple[State
             is_same = part.continues(before.get(name))
         else:
             copying = _Copying()
-            frozen[kept] = copying.copy(part, before.get(name), f"state.{name}")
+            frozen[kept] = copying.copy(part, before.get(name))
             is_same = copying.is_same and name in before
         if not is_same:
             changed.add(kept)
@@ -106,9 +135,13 @@ class SafePoint:
         return self._clock() >= self._next_at
 
     def take(self, place: StatePosition, capture: Callable[[], StateDict]) -> None:
-        """Freeze what `capture` returns; an error in it leaves the earlier safe point standing."""
+        """Freeze what `capture` returns; an error in it leaves the earlier safe point standing.
+
+        Raises UnfreezableState, which leaves it, too.
+        """
         began = self._clock()
         state = capture()
+        require_freezable(state)
         with self.lock:
             self.place = None  # while the buffers are being overwritten, there is none
             changed = set(state)  # if it breaks off, what was overwritten cannot be compared
@@ -140,7 +173,7 @@ class _Copying:
     def __init__(self) -> None:
         self.is_same = True
 
-    def copy(self, value: Any, into: object, place: str) -> Any:
+    def copy(self, value: Any, into: object) -> Any:
         kind = type(value)
         if kind in PLAIN:
             self._compare_plain(value, into)
@@ -151,14 +184,8 @@ class _Copying:
         if isinstance(value, torch.Tensor):
             return self._copy_tensor(value, into)
         if isinstance(value, dict):
-            return self._copy_dict(value, into, place)
-        if kind is list or kind is tuple:
-            return self._copy_sequence(value, into, place)
-        raise UnfreezableState(
-            f"{place} is a {kind.__module__}.{kind.__qualname__}; a state holds tensors, dicts, "
-            "lists, tuples, strings and numbers only (convert NumPy arrays with torch.from_numpy; "
-            "a Stream is a part of its own)"
-        )
+            return self._copy_dict(value, into)
+        return self._copy_sequence(value, into)
 
     def _compare_plain(self, value: object, into: object) -> None:
         """Compare by bytes: 0.0 equals -0.0, True equals 1, and a NaN does not equal itself."""
@@ -174,27 +201,23 @@ class _Copying:
         self.is_same = False
         return into.copy_(tensor, non_blocking=tensor.is_cuda)
 
-    def _copy_dict(
-        self, value: dict[object, object], into: object, place: str
-    ) -> dict[object, object]:
+    def _copy_dict(self, value: dict[object, object], into: object) -> dict[object, object]:
         before = into if type(into) is dict else {}
         self.is_same = self.is_same and list(value) == list(before)
         frozen = {}
         for key, each in value.items():
             kept = sys.intern(key) if type(key) is str else key
-            if type(kept) not in PLAIN and type(kept) is not str:
-                raise UnfreezableState(f"{place} has the key {key!r}; keys are strings or numbers")
-            frozen[kept] = self.copy(each, before.get(kept), f"{place}.{key}")
+            frozen[kept] = self.copy(each, before.get(kept))
         return frozen
 
-    def _copy_sequence(self, value: Any, into: Any, place: str) -> object:
+    def _copy_sequence(self, value: Any, into: Any) -> object:
         if PLAIN.issuperset(map(type, value)):  # thousands of numbers, such as a generator's state
             self._compare_plain(value, into)
             return type(value)(list(value))
         if type(into) is not type(value) or len(into) != len(value):
             self.is_same = False
             into = [None] * len(value)
-        frozen = [self.copy(each, into[i], f"{place}[{i}]") for i, each in enumerate(value)]
+        frozen = [self.copy(each, into[i]) for i, each in enumerate(value)]
         return frozen if type(value) is list else tuple(frozen)
 
 
