@@ -150,7 +150,7 @@ class LoopJob:
         }
         divided = self._sharding.divided(self._run.kept)
         own = {name: thing for name, thing in self._run.kept.items() if name not in divided}
-        kept = {name: ranks.state_of(thing) for name, thing in own.items()}
+        kept = {name: ranks.state_of(thing, name) for name, thing in own.items()}
         parts = {PART: {SHARDS: divided}} if divided else {}
         return {"state": plain, **kept, **parts, **(self._whole or {}), **self._bests.models()}
 

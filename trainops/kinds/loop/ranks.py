@@ -8,6 +8,7 @@ import torch
 from torch import distributed, nn
 from torch.optim import Optimizer
 
+from trainops.kinds.loop.kept_values import from_plain, to_plain
 from trainops.kinds.loop.means import Total
 from trainops.kinds.loop.rank_streams import Gather
 from trainops.learning.optimizer_state import load_optimizer
@@ -40,7 +41,7 @@ def replicated(kept: Kept) -> dict[str, object]:
 def rank_state_of(kept: Kept) -> StateDict:
     """Return what may differ: buffers (running means of a batch norm), dicts, other states."""
     return {
-        name: _buffers(thing) if isinstance(thing, nn.Module) else state_of(thing)
+        name: _buffers(thing) if isinstance(thing, nn.Module) else state_of(thing, name)
         for name, thing in kept.items()
         if not isinstance(thing, Optimizer)
     }
@@ -56,6 +57,8 @@ def load_rank_state(kept: Kept, state: object) -> None:
 
 def put_back(thing: Any, saved: Any) -> None:
     """Load the state of one object; of a module perhaps only its buffers."""
+    if not isinstance(thing, nn.Module):
+        saved = from_plain(saved)
     if isinstance(thing, nn.Module):
         is_whole = saved.keys() >= dict(thing.named_parameters()).keys()
         thing.load_state_dict(saved, strict=is_whole)
@@ -121,5 +124,9 @@ def _buffers(module: nn.Module) -> dict[str, Any]:
     return {name: each for name, each in module.state_dict().items() if name not in parameters}
 
 
-def state_of(thing: Any) -> Any:
-    return thing if isinstance(thing, dict) else thing.state_dict()
+def state_of(thing: Any, name: str) -> Any:
+    """Return what is saved of one object. Raises UnfreezableState."""
+    if isinstance(thing, nn.Module):
+        return thing.state_dict()
+    is_dict = isinstance(thing, dict)
+    return to_plain(thing if is_dict else thing.state_dict(), f"state.{name}", is_dict=is_dict)
