@@ -1,39 +1,120 @@
 """State that a LightningModule has beside its parameters and buffers."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from lightning.pytorch import LightningModule
-from torch import nn
+from lightning.pytorch import Callback, LightningDataModule, LightningModule
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset, Sampler
 
+from trainops.kinds.loop.changed_attributes import is_stateful
+from trainops.kinds.loop.containers import decode_container, digest_of, encode_container
+from trainops.kinds.loop.lightning.manual import ManualOptimizer
 from trainops.kinds.loop.metric_states import Encoded, decode, encode, require_whole
+from trainops.learning.measures import is_metric
 from trainops.learning.modes import with_modes
+from trainops.runtime.errors import InputError
+
+STATE = ".state_dict()"  # the end of the key of an object's state
+# Objects that have a state, which is not saved as an attribute.
+OTHERS = (
+    nn.Module, type, Callback, DataLoader, Dataset, Sampler, LightningDataModule, ManualOptimizer
+)  # fmt: skip
 
 
 class Attributes:
     """Plain attributes: numbers, texts, tensors, and lists, tuples and dicts of them.
 
     Modules collect outputs of steps in such attributes until an epoch ends. Those of the class
-    itself and names with an underscore are left out.
+    itself and names with an underscore are left out. Other containers, and attributes of
+    submodules, are saved where they have changed since `begin`; objects with state_dict and
+    load_state_dict always.
     """
 
     def __init__(self, module: LightningModule) -> None:
         self._module = module
         self._left_out = vars(LightningModule()).keys() | {"training"}
+        self._kept: frozenset[int] = frozenset()  # ids of objects whose state is saved elsewhere
+        self._before: dict[str, str] = {}  # digests
+        self._objects: frozenset[str] = frozenset()  # places of those with a state
+
+    def begin(self, kept: Iterable[object]) -> None:
+        """Remember what does not need to be saved, after the hooks that each attempt calls."""
+        self._kept = frozenset(map(id, kept))
+        self._before = {place: digest_of(each) for place, each in self._further(self._plain())}
+        self._objects = frozenset(self._states())
 
     def state_dict(self) -> dict[str, Encoded]:
-        found = {}
-        for name, value in vars(self._module).items():
-            if name in self._left_out or name.startswith("_"):
+        plain = self._plain()
+        # No attribute has a dot in its name, as these do.
+        further = {
+            place: each
+            for place, each in self._further(plain)
+            if digest_of(each) != self._before.get(place)
+        }
+        states = self._states()
+        if new := sorted(states.keys() - self._objects):
+            name = new[0].removesuffix(STATE).removeprefix(".")
+            problem = f"the attribute {name!r} of the module has a state, and was created within "
+            problem += "the training"
+            allowed = "to create it in __init__, configure_model or on_fit_start"
+            raise InputError({"recipe": f"{problem}; allowed: {allowed}"})
+        return plain | further | states
+
+    def load_state_dict(self, state: Mapping[str, Encoded]) -> None:
+        for name, saved in state.items():
+            place, dot, own = name.removesuffix(STATE).rpartition(".")
+            if not dot:
+                setattr(self._module, name, decode(saved))
                 continue
+            owner = self._module.get_submodule(place)
+            if name.endswith(STATE):
+                getattr(owner, own).load_state_dict(decode_container(saved))
+            else:
+                setattr(owner, own, decode_container(saved, getattr(owner, own, None)))
+
+    def _plain(self) -> dict[str, Encoded]:
+        """Return the plain attributes of the module itself."""
+        found = {}
+        for name, value in self._of(self._module):
             require_whole(f"the attribute {name!r} of the module", value)
             if (encoded := encode(value)) is not None:
                 found[name] = encoded
         return found
 
-    def load_state_dict(self, state: Mapping[str, Encoded]) -> None:
-        for name, value in state.items():
-            setattr(self._module, name, decode(value))
+    def _further(self, plain: Mapping[str, Encoded]) -> Iterator[tuple[str, Encoded]]:
+        """Yield what else consists of plain values, in the module and its parts."""
+        for place, value in self._all():
+            if place.removeprefix(".") in plain:
+                continue
+            if isinstance(value, Tensor) and value.requires_grad:  # computed from parameters
+                continue
+            if (encoded := encode_container(value)) is not None:
+                yield place, encoded
+
+    def _states(self) -> dict[str, Encoded]:
+        """Return the states of objects that consist of plain values."""
+        found = {}
+        for place, value in self._all():
+            if not is_stateful(value) or isinstance(value, OTHERS) or id(value) in self._kept:
+                continue
+            if (encoded := encode_container(value.state_dict())) is not None:
+                found[f"{place}{STATE}"] = encoded
+        return found
+
+    def _all(self) -> Iterator[tuple[str, Any]]:
+        """Yield attributes with their places; of the module itself, these begin with a dot."""
+        for place, module in self._module.named_modules():
+            if not is_metric(module):  # their states are saved as such
+                for name, value in self._of(module):
+                    yield f"{place}.{name}", value
+
+    def _of(self, module: nn.Module) -> list[tuple[str, Any]]:
+        return [
+            (name, value)
+            for name, value in vars(module).items()
+            if not (name in self._left_out or name.startswith("_"))
+        ]
 
 
 class Modes:

@@ -26,11 +26,14 @@ from trainops.runtime.errors import InputError
 
 def keep_module(
     run: Run, module: LightningModule, data: LightningDataModule | None, progress: Mapping[str, Any]
-) -> None:
-    """Keep all state of the module and its DataModule but that of optimizers and schedulers."""
+) -> Attributes:
+    """Keep all state of the module and its DataModule but that of optimizers and schedulers.
+
+    Return what begins after the hooks that each attempt calls.
+    """
     run.keep("metrics", MetricStates(module))
     run.keep("model", module)
-    run.keep("attributes", Attributes(module))
+    attributes = run.keep("attributes", Attributes(module))
     run.keep("modes", Modes(module))
     is_manual = not module.automatic_optimization
     run.keep("gradients", Gradients(module, lambda: is_manual or bool(progress["is_gathering"])))
@@ -38,6 +41,7 @@ def keep_module(
         run.keep("saved_by_module", SavedByHooks(module, progress))
     if data is not None and overrides(data, LightningDataModule, "state_dict"):
         run.keep("data_module", data)
+    return attributes
 
 
 def loaders(

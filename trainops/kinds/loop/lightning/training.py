@@ -100,12 +100,13 @@ class LightningTraining:
         self._steps = BatchSteps(run, module, data, self._view, self._logged, self._hooks)
         self._replicas = self._steps.replicas
         self._schedules = self._configure()
-        keep_module(run, module, data, self._progress)
+        attributes = keep_module(run, module, data, self._progress)
         self._hooks.call("on_fit_start")
         self._hooks.call("on_train_start")
         if self._hooks.callbacks:
             left_out = [module, data, *self._view.optimizers]
             run.keep("callbacks", CallbackAttributes(self._hooks.callbacks, left_out))
+        attributes.begin(run.kept.values())
 
     def epochs(self) -> Steps:
         progress = self._progress

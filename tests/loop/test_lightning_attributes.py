@@ -1,0 +1,182 @@
+"""Attributes of a LightningModule beyond plain values, of its parts, and objects with a state."""
+
+from collections import Counter, OrderedDict, defaultdict, deque
+from functools import partial
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from tests.engines.contract import Case, attempt, require_stop_changes_nothing, undisturbed
+from trainops.runtime.errors import InputError
+from trainops.runtime.loop import Failed
+
+pytest.importorskip("lightning.pytorch", reason="the extra lightning is not installed")
+from lightning.pytorch import LightningModule
+
+from trainops.kinds.loop.containers import decode_container, digest_of, encode_container
+from trainops.kinds.loop.lightning import lightning_loop
+from trainops.kinds.loop.lightning.attributes import Attributes
+
+INPUTS = torch.linspace(-1, 1, 24).reshape(12, 2)
+
+
+class Average:
+    """An average of weights, as libraries have them: neither a module nor plain values."""
+
+    def __init__(self, parameters):
+        self.shadow = [each.detach().clone() for each in parameters]
+
+    def update(self, parameters):
+        for own, each in zip(self.shadow, parameters, strict=True):
+            own.mul_(0.9).add_(each.detach(), alpha=0.1)
+
+    def state_dict(self):
+        return OrderedDict(shadow=self.shadow, rate=np.float64(0.9))
+
+    def load_state_dict(self, state):
+        self.shadow = state["shadow"]
+
+
+class Part(nn.Module):
+    """Has a plain attribute that changes, and others that do not."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer, self.seen, self.limit = nn.Linear(2, 1), 0, 3
+
+    def forward(self, inputs):
+        self.seen += 1
+        return self.layer(inputs)
+
+
+class Changing(LightningModule):
+    """The weights depend on everything that `change` changes in `thing`."""
+
+    def __init__(self, thing, change):
+        super().__init__()
+        self.part, self.change, self.unchanged = Part(), change, Counter(a=1)
+        self.average = Average(self.part.parameters())
+        self.thing = thing
+
+    def training_step(self, batch):
+        number = self.change(self.thing) + self.part.seen + float(self.average.shadow[0].sum())
+        return self.part(batch[0]).square().mean() * (1 + 0.01 * number)
+
+    def on_train_batch_end(self, outputs, batch, batch_idx):
+        self.average.update(self.part.parameters())
+
+    def configure_optimizers(self):
+        self.optimizer = torch.optim.SGD(self.parameters(), 0.1)
+        return self.optimizer
+
+    def train_dataloader(self):
+        return DataLoader(TensorDataset(INPUTS), batch_size=3, shuffle=True)
+
+
+def count(thing):
+    thing["n"] += 1
+    return thing["n"]
+
+
+def nest(thing):
+    thing["n"].append({len(thing["n"])})
+    return len(thing["n"])
+
+
+def add(thing):
+    thing.add(len(thing))
+    return len(thing)
+
+
+def append(thing):
+    thing.append(len(thing) / 3)
+    return sum(thing)
+
+
+def raise_level(thing):
+    thing.level += 1
+    return thing.level
+
+
+THINGS = {
+    "Counter": (Counter, count),
+    "defaultdict": (partial(defaultdict, int), count),
+    "defaultdict of a function": (partial(defaultdict, lambda: 7), count),
+    "nested": (partial(defaultdict, list), nest),
+    "set": (set, add),
+    "deque": (partial(deque, maxlen=3), append),
+    "namespace": (partial(SimpleNamespace, level=0), raise_level),
+}
+
+
+def case_of(monkeypatch, make):
+    monkeypatch.setattr(
+        "trainops.recipes.Recipe.builder", lambda _: lightning_loop(lambda *_: make())
+    )
+    config = {"recipe": "lit", "parameters": {"max_epochs": 2}, "monitor": "train_loss"}
+    return Case("loop", "changing", {**config, "threads": 1}, ())
+
+
+@pytest.mark.parametrize("name", THINGS)
+def test_further_attributes_that_change_are_saved(monkeypatch, tmp_path, name):
+    make, change = THINGS[name]
+    case = case_of(monkeypatch, lambda: Changing(make(), change))
+    expected = undisturbed(case, tmp_path)
+    require_stop_changes_nothing(case, tmp_path / "stops", expected, [3])
+
+
+def test_what_has_not_changed_is_not_saved():
+    """States of earlier versions and of this one are the same."""
+    module = Changing(Counter(), count)
+    attributes = Attributes(module)
+    attributes.begin([module.average])
+    assert attributes.state_dict() == {}
+    count(module.thing)
+    module.part.seen += 1
+    assert attributes.state_dict().keys() == {".thing", "part.seen"}
+
+
+class Late(Changing):
+    """Creates an object with a state when the training has begun."""
+
+    def on_train_batch_end(self, outputs, batch, batch_idx):
+        self.late = Average(self.part.parameters())
+
+
+def test_an_object_with_a_state_that_is_created_later_is_refused(monkeypatch, tmp_path):
+    outcome = attempt(case_of(monkeypatch, lambda: Late(Counter(), count)), tmp_path)
+    assert isinstance(outcome, Failed) and isinstance(outcome.error, InputError)
+    assert "'late' of the module has a state, and was created within" in str(outcome.error)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        Counter(a=1), OrderedDict(b=[1, {2}]), defaultdict(list, a=[np.float32(1)]), {3, 1, 2},
+        frozenset({"x"}), deque([1, 2], maxlen=2), deque([(1, {2: {3}})]), {"a": Counter(b=2)},
+        SimpleNamespace(a=1, b=Counter()), [{1}, (deque(),)], {"a": 1}, (1, 2.0, "x", None),
+    ],
+)  # fmt: skip
+def test_containers_come_back_with_their_types(value):
+    encoded = encode_container(value)
+    back = decode_container(encoded)
+    assert (type(back), repr(back)) == (type(value), repr(value))
+    assert digest_of(encode_container(back)) == digest_of(encoded)
+
+
+@pytest.mark.parametrize("value", [object(), [object()], {"a": {object}}, defaultdict(int, a=len)])
+def test_containers_of_other_objects_are_left_as_they_are(value):
+    assert encode_container(value) is None
+
+
+def test_values_that_differ_have_other_digests():
+    values = [
+        0, 0.0, -0.0, False, None, "0", [0], (0,), {0}, deque([0]), {0: 0}, Counter({0: 0}),
+        torch.zeros(1), torch.zeros(1, 1), torch.zeros(1, dtype=torch.int32), torch.zeros(0),
+        np.zeros(1), np.float32(0), [[0], 0], [0, [0]],
+    ]  # fmt: skip
+    assert len({digest_of(encode_container(each)) for each in values}) == len(values)

@@ -1,0 +1,89 @@
+"""Containers of plain values, beyond lists, tuples and dicts, encoded with their types."""
+
+import hashlib
+from collections import Counter, OrderedDict, defaultdict, deque
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trainops.kinds.loop.kept_values import FACTORIES
+from trainops.kinds.loop.metric_states import Encoded, decode, encode
+
+SEQUENCES: dict[str, Any] = {each.__name__: each for each in (list, tuple, set, frozenset, deque)}
+MAPPINGS: dict[str, Any] = {
+    each.__name__: each for each in (dict, OrderedDict, Counter, defaultdict)
+}
+NAMESPACE = SimpleNamespace.__name__
+
+
+def encode_container(value: Any) -> Encoded | None:
+    """Do what `encode` does, for further containers, too; None where something in it is not plain.
+
+    Of a defaultdict, the name of its type of values is remembered: "" for another function.
+    """
+    if (plain := encode(value)) is not None:
+        return plain
+    name = type(value).__name__
+    if MAPPINGS.get(name) is type(value):
+        factory = _name_of(value.default_factory) if name == "defaultdict" else ""
+        pairs = _encoded([part for pair in value.items() for part in pair])
+        return None if pairs is None else [name, pairs, factory]
+    if type(value) is SimpleNamespace:
+        attributes = encode_container(vars(value))
+        return None if attributes is None else [name, attributes]
+    if SEQUENCES.get(name) is not type(value):
+        return None
+    is_unordered = isinstance(value, set | frozenset)
+    items = _encoded(sorted(value, key=repr) if is_unordered else list(value))
+    return None if items is None else [name, items, *([value.maxlen] if name == "deque" else [])]
+
+
+def decode_container(encoded: Encoded, before: object = None) -> Any:
+    """Return what was encoded. `before` is in its place: its function is that of a defaultdict."""
+    kind, value = encoded[:2]
+    if kind == NAMESPACE:
+        return SimpleNamespace(**decode_container(value))
+    if kind == "deque":
+        return deque(map(decode_container, value), encoded[2])
+    if kind in SEQUENCES:
+        return SEQUENCES[kind](map(decode_container, value))
+    if kind not in MAPPINGS or len(encoded) == 2:  # a dict of `encode`
+        return decode(encoded)
+    parts = [decode_container(each) for each in value]
+    pairs = dict(zip(parts[::2], parts[1::2], strict=True))
+    if kind != "defaultdict":
+        return MAPPINGS[kind](pairs)
+    own = getattr(before, "default_factory", None)
+    return defaultdict(FACTORIES.get(encoded[2], own), pairs)
+
+
+def digest_of(encoded: object) -> str:
+    """Return equal texts for equal encoded values."""
+    hasher = hashlib.blake2b(digest_size=16)
+    _feed(hasher, encoded)
+    return hasher.hexdigest()
+
+
+def _encoded(values: list[Any]) -> list[Encoded] | None:
+    found = [encode_container(each) for each in values]
+    plain = [each for each in found if each is not None]
+    return plain if len(plain) == len(found) else None
+
+
+def _name_of(factory: object) -> str:
+    return next((name for name, each in FACTORIES.items() if each is factory), "")
+
+
+def _feed(hasher: Any, encoded: object) -> None:
+    if isinstance(encoded, Tensor):
+        flat = encoded.detach().cpu().contiguous().reshape(-1)
+        hasher.update(f"{encoded.dtype} {tuple(encoded.shape)} ".encode())
+        hasher.update(flat.view(torch.uint8).numpy().data if flat.numel() else b"")
+    elif isinstance(encoded, list | tuple):
+        hasher.update(f"{len(encoded)}(".encode())
+        for each in encoded:
+            _feed(hasher, each)
+    else:
+        hasher.update(f"{type(encoded).__name__} {encoded!r},".encode())
