@@ -84,7 +84,8 @@ class Logged:
         suffix = self._suffix if add_dataloader_idx else ""
         if reduce_fx not in ("mean", torch.mean):
             problem = f"self.log({name!r}) has the reduce_fx {reduce_fx!r}"
-            raise InputError({"recipe": f"{problem}; allowed: mean"})
+            allowed = "mean, and MaxMetric, MinMetric and SumMetric of torchmetrics as the value"
+            raise InputError({"recipe": f"{problem}; allowed: {allowed}"})
         if isinstance(value, Metric):
             self._kept["metrics"].setdefault(self.stage, {})[name + suffix] = self._place(
                 name, value

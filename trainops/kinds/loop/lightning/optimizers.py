@@ -27,7 +27,8 @@ def configured(returned: Any) -> tuple[list[Optimizer], list[LRSchedulerConfig]]
     """Return optimizers and schedulers. Raises InputError for what Lightning would refuse, too."""
     schedulers: Sequence[Any] = ()
     if isinstance(returned, tuple | list) and len(returned) == 2 and _is_list(returned[0]):
-        optimizers, schedulers = returned[0], returned[1]
+        optimizers, given = returned
+        schedulers = given if isinstance(given, tuple | list) else [given]
     elif isinstance(returned, Optimizer | Mapping):
         optimizers = [returned]
     else:
@@ -37,8 +38,8 @@ def configured(returned: Any) -> tuple[list[Optimizer], list[LRSchedulerConfig]]
         allowed = "optimizers, dicts with 'optimizer', and pairs of lists"
         raise InputError({"recipe": f"{problem}; allowed: {allowed}"})
     found = [_split(each) for each in optimizers]
-    given = [*(each for _, inner in found for each in inner), *schedulers]
-    return [optimizer for optimizer, _ in found], [_scheduler(each) for each in given]
+    described = [*(each for _, inner in found for each in inner), *schedulers]
+    return [optimizer for optimizer, _ in found], [_scheduler(each) for each in described]
 
 
 def _is_list(value: object) -> bool:
@@ -48,10 +49,13 @@ def _is_list(value: object) -> bool:
 def _split(given: Any) -> tuple[Optimizer, list[Any]]:
     schedulers = []
     if isinstance(given, Mapping):
-        if unknown := sorted(given.keys() - {"optimizer", "lr_scheduler"}):
+        if unknown := sorted(given.keys() - {"optimizer", "lr_scheduler", "monitor"}):
             problem = f"configure_optimizers returned {', '.join(map(str, unknown))}"
-            raise InputError({"recipe": f"{problem}; allowed: optimizer, lr_scheduler"})
-        schedulers = [given["lr_scheduler"]] if given.get("lr_scheduler") is not None else []
+            raise InputError({"recipe": f"{problem}; allowed: optimizer, lr_scheduler, monitor"})
+        scheduler = given.get("lr_scheduler")
+        if isinstance(scheduler, ReduceLROnPlateau):  # as in Lightning, of no other
+            scheduler = {"scheduler": scheduler, "monitor": given.get("monitor")}
+        schedulers = [scheduler] if scheduler is not None else []
         given = given.get("optimizer")
     if not isinstance(given, Optimizer):
         problem = f"configure_optimizers returned a {type(given).__name__} as an optimizer"

@@ -29,18 +29,26 @@ PRECISIONS = {"bf16-mixed": torch.bfloat16, "16-mixed": torch.float16}
 class LightningStep(nn.Module):
     """The training step of a module as a forward pass, which DistributedDataParallel can wrap."""
 
-    def __init__(self, module: LightningModule, call: Callable[[str, Any, int], Any]) -> None:
+    def __init__(
+        self, module: LightningModule, call: Callable[[str, Any, int], Any], num_ranks: int
+    ) -> None:
         super().__init__()
-        self.module, self._call = module, call
+        self.module, self._call, self._is_alone = module, call, num_ranks == 1
 
-    def forward(self, batch: Any, index: int, outputs: list[Any]) -> Tensor:
-        """Append what training_step returns to `outputs`; return the loss. Raises InputError."""
+    def forward(self, batch: Any, index: int, outputs: list[Any]) -> Tensor | None:
+        """Append what training_step returns to `outputs`; return the loss. Raises InputError.
+
+        None: the batch is not to be trained with.
+        """
         output = self._call("training_step", batch, index)
         outputs.append(output)
+        if output is None and self._is_alone:
+            return None
         loss = output.get("loss") if isinstance(output, Mapping) else output
         if not isinstance(loss, Tensor):
             problem = f"training_step returned {type(output).__name__}"
-            raise InputError({"recipe": f"{problem}; allowed: a loss, or a dict with 'loss'"})
+            allowed = "a loss, or a dict with 'loss'" + ", or None" * self._is_alone
+            raise InputError({"recipe": f"{problem}; allowed: {allowed}"})
         return loss
 
 
@@ -105,6 +113,8 @@ class BatchSteps:
     def end(self, output: Any, batch: Any, index: int) -> None:
         with self._logging(batch, is_step=True):
             shown = {"loss": output.detach()} if isinstance(output, Tensor) else output
+            if output is None and self._module.automatic_optimization:
+                shown = {}  # as in Lightning
             self._hooks.call("on_train_batch_end", shown, batch, index)
 
     def validate(
@@ -154,40 +164,43 @@ class BatchSteps:
     def _step(self, batch: Any, index: int, outputs: list[Any]) -> None:
         (optimizer,) = self._view.optimizers
 
-        def closure() -> float | Tensor:
+        def closure() -> float | Tensor | None:
             loss = self._closure(batch, index, outputs)
-            if self._scaler is not None:
+            if self._scaler is not None and loss is not None:
                 self._scaler.unscale_(optimizer)
             self._hooks.call("on_before_optimizer_step", optimizer)
             self._module.configure_gradient_clipping(
                 optimizer, self._view.gradient_clip_val, self._view.gradient_clip_algorithm
             )
             # LBFGS decides by the loss, and all ranks alike
-            return self.replicas.mean(loss) if needs_closure(optimizer) else loss
+            if loss is None or not needs_closure(optimizer):
+                return loss
+            return self.replicas.mean(loss)
 
         if self._scaler is None:
             epoch = self._view.current_epoch
             self._module.optimizer_step(epoch, index, optimizer, closure)
-        else:
-            closure()
+        elif closure() is not None:
             self._scaler.step(optimizer)
             self._scaler.update()
         self._view.count_step()
 
     @torch.enable_grad()
-    def _closure(self, batch: Any, index: int, outputs: list[Any]) -> Tensor:
-        loss: Tensor = self.replicas.step(batch, index, outputs)
-        loss = loss / self._view.accumulate_grad_batches
+    def _closure(self, batch: Any, index: int, outputs: list[Any]) -> Tensor | None:
+        loss: Tensor | None = self.replicas.step(batch, index, outputs)
         if index % self._view.accumulate_grad_batches == 0:
             (optimizer,) = self._view.optimizers
             self._hooks.call("on_before_zero_grad", optimizer)
             self._module.optimizer_zero_grad(self._view.current_epoch, index, optimizer)
+        if loss is None:
+            return None
+        loss = loss / self._view.accumulate_grad_batches
         self.backward(loss if self._scaler is None else self._scaler.scale(loss))
         return loss.detach()
 
     def _connect(self, run: Run) -> Replicas:
         module = self._module
-        step: nn.Module = LightningStep(module, self._call)
+        step: nn.Module = LightningStep(module, self._call, run.num_ranks)
         if run.is_sharded:
             run.wrap(module, methods=["training_step", "validation_step"])
         elif module.automatic_optimization:
