@@ -16,7 +16,7 @@ from trainops.runtime.errors import InputError
 from trainops.runtime.loop import Failed, Succeeded
 
 pytest.importorskip("lightning.pytorch", reason="the extra lightning is not installed")
-from lightning.pytorch import LightningModule
+from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.utilities.combined_loader import CombinedLoader
 
 from trainops.kinds.loop.lightning import lightning_loop
@@ -147,6 +147,8 @@ class Skips(Small):
 
 class AsksTrainer(Small):
     def on_train_start(self):
+        assert self.trainer.checkpoint_callback is None and not self.trainer.checkpoint_callbacks
+        assert self.trainer.early_stopping_callback is None
         self.trainer.save_checkpoint("file")
 
 
@@ -175,7 +177,7 @@ WRONG = {
     OneAfterTheOther: "train_dataloader returned a CombinedLoader with mode='sequential'; all",
     NoLoaderOfTorch: "got a TensorDataset as the loader 'validation_1'; allowed: DataLoaders",
     Skips: "on_train_batch_start returned -1",
-    LogsSum: "self.log('sum') has the reduce_fx 'sum'; allowed: mean",
+    LogsSum: "self.log('sum') has the reduce_fx 'sum'; allowed: mean, and MaxMetric, M",
 }
 
 
@@ -217,7 +219,11 @@ def test_an_attribute_that_the_trainer_does_not_have_is_named(fail):
     error = fail(AsksTrainer)
     assert isinstance(error, AttributeError)
     assert "uses trainer.save_checkpoint, which trainops does not provide" in str(error)
-    assert "current_epoch" in str(error)
+    names = str(error).partition("allowed: ")[2].split(", ")
+    assert {"current_epoch", "early_stopping_callback"} < set(names)
+    trainer = Trainer(accelerator="cpu", logger=False, enable_checkpointing=False)
+    assert [each for each in names if not hasattr(trainer, each)] == []
+    assert "barebones" not in names
 
 
 class Gathers(Small):

@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 
 import torch
 from lightning.pytorch import Callback, LightningDataModule, LightningModule
+from lightning.pytorch.callbacks import EarlyStopping
 from lightning.pytorch.trainer.states import TrainerFn
 from torch import Tensor, distributed
 from torch.distributed.nn.functional import all_gather
@@ -27,6 +28,13 @@ def num_batches(loader: Passes) -> int | float:
         return len(loader)
     except TypeError:  # of an iterable dataset
         return math.inf
+
+
+# Of this class, or of no use to a module.
+INTERNAL = frozenset(
+    {"barebones", "configure", "count_step", "fit_loop", "has_reached_max_steps", "is_at_end",
+     "measure", "num_epochs"}
+)  # fmt: skip
 
 
 class RankStrategy:
@@ -68,7 +76,7 @@ class TrainerView:
     barebones = False
     sanity_checking = False
     testing = predicting = False
-    progress_bar_callback = None
+    progress_bar_callback = checkpoint_callback = None  # which are not called
     fast_dev_run = False
     # What LearningRateMonitor asks for: whether this step is logged, and its number.
     _logger_connector = SimpleNamespace(should_update_logs=True)
@@ -126,6 +134,18 @@ class TrainerView:
         self.num_val_batches = [num_batches(each) for each in validations]
 
     @property
+    def checkpoint_callbacks(self) -> list[Callback]:
+        return []
+
+    @property
+    def early_stopping_callbacks(self) -> list[EarlyStopping]:
+        return [each for each in self.callbacks if isinstance(each, EarlyStopping)]
+
+    @property
+    def early_stopping_callback(self) -> EarlyStopping | None:
+        return next(iter(self.early_stopping_callbacks), None)
+
+    @property
     def global_step(self) -> int:
         """Number of optimizer steps."""
         return int(self._progress["global_step"])
@@ -178,6 +198,7 @@ class TrainerView:
         self._progress["should_stop"] = bool(value)
 
     def __getattr__(self, name: str) -> NoReturn:
-        known = sorted(each for each in {*dir(type(self)), *vars(self)} if not each.startswith("_"))
+        names = {*dir(type(self)), *vars(self)} - INTERNAL
+        known = sorted(each for each in names if not each.startswith("_"))
         problem = f"the module or a callback uses trainer.{name}, which trainops does not provide"
         raise AttributeError(f"{problem}; allowed: {', '.join(known)}")
