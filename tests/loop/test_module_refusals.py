@@ -155,7 +155,31 @@ class NoExamples(Small):
         return {"train": run.loader("train", [1, 2], collate_fn=lambda found: "text")}
 
 
+class ListedLoaders(Small):
+    def loaders(self, run):
+        return list(super().loaders(run).values())
+
+
+class ListedOptimizers(Small):
+    def optimizers(self):
+        return [super().optimizers()]
+
+
+class VectorLoss(Small):
+    def training_step(self, batch):
+        return self.net(batch[0])[:, 0]
+
+
+class VectorMetric(Small):
+    def validation_step(self, batch):
+        return {"val_loss": self.net(batch[0])[:, 0]}
+
+
 WRONG = {
+    ListedLoaders: "loaders() returned a list; allowed: a dict with train, and validation",
+    ListedOptimizers: "optimizers() returned a list; allowed: an optimizer of torch, or a dict of",
+    VectorLoss: "training_step returned a tensor of shape (4,) as 'loss'; allowed: numbers, and",
+    VectorMetric: "validation_step returned a tensor of shape (4,) as 'val_loss'; allowed: numb",
     NoStep: "NoStep has no method training_step",
     NoLoaders: "NoLoaders has no method loaders",
     NoOptimizers: "NoOptimizers has no method optimizers",

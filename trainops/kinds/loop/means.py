@@ -130,17 +130,20 @@ def _name(name: Any) -> str:
     return name
 
 
-def number_of(name: str, value: Any) -> float | Tensor:
-    """Return a float, or a float64 tensor of what is on a GPU, which is not waited for."""
+def number_of(name: str, value: Any, given: str = "the loop yielded") -> float | Tensor:
+    """Return a float, or a float64 tensor of what is on a GPU, which is not waited for.
+
+    `given` says in the error of what is no number where it came from.
+    """
     if isinstance(value, Tensor):
         if value.numel() != 1:
-            raise _not_a_number(f"a tensor of shape {tuple(value.shape)}", name)
+            raise _not_a_number(f"{given} a tensor of shape {tuple(value.shape)}", name)
         one: Tensor = value.detach()
         return float(one) if _is_on_cpu(one) else one.double().reshape(())
     try:
         return float(value)
     except (TypeError, ValueError):
-        raise _not_a_number(f"a {type(value).__name__}", name) from None
+        raise _not_a_number(f"{given} a {type(value).__name__}", name) from None
 
 
 def _is_on_cpu(tensor: Tensor) -> bool:
@@ -149,4 +152,4 @@ def _is_on_cpu(tensor: Tensor) -> bool:
 
 def _not_a_number(given: str, name: str) -> InputError:
     allowed = "numbers, and tensors of one element"
-    return InputError({"recipe": f"the loop yielded {given} as {name!r}; allowed: {allowed}"})
+    return InputError({"recipe": f"{given} as {name!r}; allowed: {allowed}"})

@@ -91,7 +91,7 @@ class Logged:
                 name, value
             )
             return
-        number = number_of(name, value)
+        number = number_of(name, value, "self.log was given")
         on_step = self._is_step if on_step is None else on_step
         on_epoch = not self._is_step if on_epoch is None else on_epoch
         is_both = on_step and on_epoch

@@ -27,7 +27,8 @@ class TrainingStep(nn.Module):
         if not isinstance(found.get("loss"), Tensor):
             problem = f"training_step returned {', '.join(found) or 'nothing'}"
             raise InputError({"recipe": f"{problem}; allowed: a loss, or metrics with 'loss'"})
-        return found["loss"], {key: number_of(key, value) for key, value in found.items()}
+        given = "training_step returned"
+        return found["loss"], {key: number_of(key, value, given) for key, value in found.items()}
 
 
 def placed(run: Run, module: TrainingModule) -> TrainingModule:

@@ -66,10 +66,11 @@ def require_methods(module: object) -> None:
             raise InputError({"recipe": f"{type(module).__name__} has no method {name}"})
 
 
-def require_loaders(
-    loaders: Mapping[str, Passes], parameters: ModuleParameters
-) -> tuple[Passes, Passes | None]:
+def require_loaders(loaders: object, parameters: ModuleParameters) -> tuple[Passes, Passes | None]:
     """Return the loader "train", and "validation" if there is one."""
+    if not isinstance(loaders, Mapping):
+        problem = f"loaders() returned a {type(loaders).__name__}"
+        raise InputError({"recipe": f"{problem}; allowed: a dict with train, and validation"})
     names = set(loaders)
     if "train" not in names or names - {"train", "validation"}:
         problem = f"got the loaders {', '.join(sorted(names)) or 'none'}"
@@ -90,10 +91,12 @@ def _require_passes(name: str, loader: object) -> None:
         raise InputError({"recipe": f"{problem}; allowed: what run.loader returns"})
 
 
-def require_optimizers(
-    made: Optimizer | Mapping[str, Optimizer], parameters: ModuleParameters
-) -> dict[str, Optimizer]:
+def require_optimizers(made: object, parameters: ModuleParameters) -> dict[str, Optimizer]:
     """Return the optimizers by name."""
+    if not isinstance(made, Optimizer | Mapping):
+        problem = f"optimizers() returned a {type(made).__name__}"
+        allowed = "an optimizer of torch, or a dict of several by name"
+        raise InputError({"recipe": f"{problem}; allowed: {allowed}"})
     optimizers = {ONLY: made} if isinstance(made, Optimizer) else dict(made)
     if not optimizers or not all(isinstance(each, Optimizer) for each in optimizers.values()):
         kinds = ", ".join(type(each).__name__ for each in optimizers.values()) or "none"

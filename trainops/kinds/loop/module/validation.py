@@ -98,7 +98,9 @@ class ModuleValidation:
         self._note_metrics(measured)
         count = self._module.num_examples(batch) if is_new else 0
         values = {
-            "val_loss" if name == "loss" else name: number_of(name, value) * count if count else 0.0
+            "val_loss" if name == "loss" else name: (
+                number_of(name, value, "validation_step returned") * count if count else 0.0
+            )
             for name, value in output.items()
             if name not in measured
         }
