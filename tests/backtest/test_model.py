@@ -120,7 +120,9 @@ def test_nothing_that_is_validated_on_is_learned_from(tmp_path):
         one, other = (job.trainer.train for job in jobs)
         assert one.inputs[0].numpy().tobytes() == other.inputs[0].numpy().tobytes()
         assert one.targets.tolist() == other.targets.tolist()
-        assert jobs[0].trainer.ingredients.constants == jobs[1].trainer.ingredients.constants
+        one, other = (dict(job.trainer.ingredients.constants) for job in jobs)
+        del one["validated_until"], other["validated_until"]  # by when the last label was known
+        assert one == other
 
 
 @pytest.mark.slow
@@ -166,13 +168,72 @@ def test_a_state_continues_with_the_model_that_it_was_made_with(tmp_path, model)
     assert job.step == 0
 
 
-def test_bars_that_it_learned_from_are_traded_only_on_request(tmp_path, model):
-    unseen = run_through(backtest(waves(800), tmp_path, model)).state_dict()["trades"]
-    assert unseen.column("entry_bar").min() >= 480  # 80 % of 600
-    every = run_through(backtest(waves(800), tmp_path, model, bars="all")).state_dict()["trades"]
-    assert every.column("entry_bar").min() < 100
-    with pytest.raises(InputError, match=r"there are no later bars; allowed: all"):
-        backtest(waves(480), tmp_path, model)
+def traded(table, root, model, **parameters):
+    """Return the bars at which a backtest on a model enters trades."""
+    return (
+        run_through(backtest(table, root, model, **parameters))
+        .state_dict()["trades"]
+        .column("entry_bar")
+    )
+
+
+def test_bars_that_it_learned_from_or_was_selected_by_are_traded_only_on_request(tmp_path, model):
+    assert traded(waves(800), tmp_path, model).min() > 600, "480 to 599 chose the best epoch"
+    assert traded(waves(800), tmp_path, model, bars="all").min() < 100
+    assert traded(waves(800), tmp_path, model, weights="last").min() > 600
+    with pytest.raises(InputError, match=r"later bars; allowed: all, or .* validate_until or a te"):
+        backtest(waves(600), tmp_path, model)
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"test_fraction": 0.25, "validation_fraction": 0.25},
+        {"train_until": "2020-01-13", "test_fraction": 0.25},
+        {"train_until": "2020-01-13", "validate_until": "2020-01-19"},
+    ],
+    ids=["shares", "day and share", "days"],
+)
+def test_bars_after_the_validation_are_traded(tmp_path, parameters):
+    path = trained(waves(600), tmp_path, **parameters).path
+    end = 432 if "validate_until" in parameters else 450
+    first = traded(waves(600), tmp_path, path).min()
+    assert end < first < end + 40
+
+
+def test_no_validation_label_looks_past_the_end_of_the_validation(tmp_path):
+    """Else bars that a backtest trades would have chosen the weights."""
+    given = {"test_fraction": 0.25, "validation_fraction": 0.25}
+    for parameters in (given, given | {"label": "zigzag"}):
+        jobs = [
+            training(table, tmp_path, **parameters)
+            for table in (waves(600), with_another_future(waves(600), 450))
+        ]
+        one, other = (job.trainer.validation for job in jobs)
+        assert one.targets.tolist() == other.targets.tolist()
+        assert one.inputs[0].numpy().tobytes() == other.inputs[0].numpy().tobytes()
+        (until,) = {job.trainer.ingredients.constants["validated_until"] for job in jobs}
+        assert prices_of(waves(600)).times[300] < until <= prices_of(waves(600)).times[450]
+    assert len(training(waves(600), tmp_path, **given).trainer.validation) == 150 - 5
+
+
+def test_a_model_of_an_earlier_version_trades_what_it_did_with_a_warning(tmp_path, caplog):
+    job = run_through(training(waves(600), tmp_path, test_fraction=0.25))
+    state = freeze(job.state_dict())
+    del state["constants"]["validated_until"]
+    store = CheckpointStore(tmp_path / "model", identity={})
+    path = store.write(CheckpointType.FINAL, step=job.step, state=state).path
+    assert traded(waves(600), tmp_path, path).min() in range(331, 370)  # 55 % are trained on
+    assert "did not note the bars it was validated on" in caplog.text
+
+
+def test_a_training_of_an_earlier_version_is_resumed_with_the_validation_it_began_with(tmp_path):
+    job = training(waves(600), tmp_path, test_fraction=0.25)
+    state = freeze(job.state_dict())
+    del state["constants"]["validated_until"]
+    job.load_state_dict(state)
+    assert len(job.trainer.validation) == 120, "labels of the last 5 bars are later"
+    assert "validated_until" not in job.state_dict()["constants"]
 
 
 PARTS = {
@@ -273,6 +334,7 @@ def test_too_few_bars_are_refused_by_name(tmp_path, parameters, field, message):
         ({"label": "zigzag", "task": "regression"}, "label"),
         ({"train_until": "2020-02-01", "validate_until": "2020-01-01"}, "validate_until"),
         ({"train_until": "soon"}, "train_until"),
+        ({"test_fraction": 0.5, "validation_fraction": 0.5}, "test_fraction"),
         ({"features": {name: [] for name in FEATURES} | {"macd": False}}, "features"),
         ({"features": {"rsi": [1]}}, "features.rsi"),
         ({"features": {"returns": [0]}}, "features.returns.0"),

@@ -37,7 +37,10 @@ def uploaded(num_bars, person):
 
 
 def training(dataset, person, **changes):
-    parameters = {"dataset": dataset, "features": FEATURES, "hidden_sizes": [8], "horizon": 5}
+    parameters = {
+        "dataset": dataset, "features": FEATURES, "hidden_sizes": [8], "horizon": 5,
+        "test_fraction": 0.2,
+    }  # fmt: skip
     config = {"recipe": "price_direction", "parameters": parameters, "epochs": 3} | changes
     return services.submit(kind="training", config=config, owner=person)
 

@@ -23,7 +23,9 @@ class Pipeline:
 
     "features": FeatureParameters; "scale": what features.measured returned; "classes": names, or
     none for a regression; "target": its "deviation"; "hidden_sizes", "dropout"; "bar_seconds",
-    "trained_until": microseconds since 1970 of the first bar that was not learned from.
+    "trained_until": microseconds since 1970 of the first bar that was not learned from;
+    "validated_until": those of the first bar that was not validated on, either (not of models
+    that versions before this field trained).
     """
 
     constants: Mapping[str, Any]

@@ -41,7 +41,8 @@ class ModelParameters(EntryParameters):
     )
     bars: Literal["unseen", "all"] = Field(
         "unseen",
-        description="unseen: trade only bars that the model has not seen; all: trade every bar.",
+        description="unseen: trade only bars that the model was neither trained nor validated on; "
+        "all: trade every bar.",
     )
 
     @field_validator("weights")

@@ -3,6 +3,7 @@
 Every score is made of its bar and those before it; the network judges many bars at a time.
 """
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -24,6 +25,8 @@ from trainops.runtime.checkpoint.manifest import Candidate, read_manifest
 from trainops.runtime.checkpoint.store import CheckpointStore
 from trainops.runtime.errors import CheckpointCorrupted, InputError
 from trainops.runtime.job import StateDict
+
+log = logging.getLogger(__name__)
 
 SAME_INTERVAL = 1.5  # so many times longer or shorter are bars at most; weekends count
 
@@ -103,12 +106,27 @@ def standing(scores: Floats, enter: float, leave: float) -> Floats:
 
 
 def _of_unseen(scores: Floats, constants: Mapping[str, Any], prices: Prices) -> Floats:
-    """Return the scores, NaN where the bars were learned from. Raises InputError."""
-    until = constants["trained_until"]
+    """Return the scores, NaN where the bars were learned from or chose the weights. Raises
+    InputError.
+
+    Bars of the validation decide about the best weights and, by early stopping, the last ones.
+    """
+    is_known = "validated_until" in constants
+    if not is_known:
+        log.warning(
+            "The model is of a version that did not note the bars it was validated on; they are "
+            "traded, although they selected it. Train it again to leave them out."
+        )
+    until = constants["validated_until" if is_known else "trained_until"]
     is_unseen = prices.times >= until
     if not is_unseen.any():
-        problem = f"got 'unseen', but the model was trained on all bars before {iso(until)}, and "
-        raise InputError({"parameters.bars": problem + "there are no later bars; allowed: all"})
+        learned = "trained and validated" if is_known else "trained"
+        problem = (
+            f"got 'unseen', but the model was {learned} on all bars before {iso(until)}, and "
+            "there are no later bars; allowed: all, or a model of a training with an earlier "
+            "validate_until or a test_fraction"
+        )
+        raise InputError({"parameters.bars": problem})
     return np.where(is_unseen, scores, np.nan)
 
 

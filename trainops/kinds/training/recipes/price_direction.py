@@ -58,7 +58,14 @@ class PriceDirectionParameters(Strict):
         0.2,
         gt=0,
         lt=1,
-        description="Share of the latest bars used for validation, if train_until is not set.",
+        description="Share of the bars used for validation, if train_until is not set.",
+    )
+    test_fraction: float = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        description="Share of the latest bars that are neither trained nor validated on, if "
+        "validate_until is not set: a backtest can trade them.",
     )
     features: FeatureParameters = FeatureParameters()
     hidden_sizes: list[int] = Field(
@@ -81,6 +88,14 @@ class PriceDirectionParameters(Strict):
             raise ValueError(f"must be after train_until ({first})")
         return day
 
+    @field_validator("test_fraction")
+    @classmethod
+    def _leaves_training(cls, share: float, info: ValidationInfo) -> float:
+        validated = info.data.get("validation_fraction", 0.0)
+        if info.data.get("train_until") is None and share + validated >= 1:
+            raise ValueError(f"must be below 1 with validation_fraction ({validated:g}) added")
+        return share
+
     @field_validator("features")
     @classmethod
     def _something(cls, features: FeatureParameters) -> FeatureParameters:
@@ -102,7 +117,7 @@ RECIPE = Recipe(
     build="trainops.kinds.training.recipes.price_direction_model:build",
     example={
         "recipe": "price_direction",
-        "parameters": {"dataset": "ds_0000000000000000", "horizon": 10},
+        "parameters": {"dataset": "ds_0000000000000000", "horizon": 10, "test_fraction": 0.2},
         "epochs": 20,
         "batch_size": 256,
         "early_stopping_patience": 5,

@@ -51,9 +51,12 @@ def build(parameters: PriceDirectionParameters, context: Context) -> Ingredients
     lessons = _lessons(parameters, prices)
     # A label that was known only later would carry prices of the validation into the training.
     train = lessons.where(lessons.known_at < first)
-    validation = lessons.where((lessons.bars >= first) & (lessons.bars < end))
+    validation = _validated_on(lessons, first, end, context.constants)
     _require_some(parameters, first, training=len(train), validation=len(validation))
-    constants = dict(context.constants) or _measure(parameters, prices, train, first)
+    constants = dict(context.constants) or {
+        **_measure(parameters, prices, train, first),
+        "validated_until": _first_unseen(prices, validation),
+    }
     return Ingredients(
         model=Pipeline(constants).network(),
         train=_examples(train, parameters, constants),
@@ -66,7 +69,11 @@ def build(parameters: PriceDirectionParameters, context: Context) -> Ingredients
             "symbols": list(prices.symbols),
             "training_bars": len(train),
             "validation_bars": len(validation),
-            "trained_until": iso(constants["trained_until"]),
+            **{
+                name: iso(constants[name])
+                for name in ("trained_until", "validated_until")
+                if name in constants
+            },
         },
     )
 
@@ -97,8 +104,27 @@ def _validation_span(parameters: PriceDirectionParameters, prices: Prices) -> tu
     def bar_of(day: date | None, otherwise: int) -> int:
         return otherwise if day is None else bar_of_day(prices.times, parameters.timezone, day)
 
-    later = round(len(prices) * (1 - parameters.validation_fraction))
-    return bar_of(parameters.train_until, later), bar_of(parameters.validate_until, len(prices))
+    validated, tested = parameters.validation_fraction, parameters.test_fraction
+    first, end = (round(len(prices) * (1 - share)) for share in (validated + tested, tested))
+    return bar_of(parameters.train_until, first), bar_of(parameters.validate_until, end)
+
+
+def _validated_on(
+    lessons: Lessons, first: int, end: int, constants: Mapping[str, object]
+) -> Lessons:
+    """Return the lessons whose bar and label are known from the first bar on, before the end.
+
+    A training that an earlier version began is resumed as it began: with labels past the end.
+    """
+    is_earlier = bool(constants) and "validated_until" not in constants
+    last = lessons.bars if is_earlier else lessons.known_at
+    return lessons.where((lessons.bars >= first) & (last < end))
+
+
+def _first_unseen(prices: Prices, validation: Lessons) -> int:
+    """Return the time of the first bar after those that a validation label was made of."""
+    last = int(validation.known_at.max())
+    return int(prices.times[last + 1] if last + 1 < len(prices) else prices.times[last] + 1)
 
 
 def _lessons(parameters: PriceDirectionParameters, prices: Prices) -> Lessons:
