@@ -19,12 +19,22 @@ from trainops.kinds.backtest.report import (
     drawdown,
     geometric_mean,
     histogram,
+    risk,
     trading,
 )
 from trainops.kinds.backtest.strategy import EventStrategy
+from trainops.market.bars import Bars
+from trainops.market.prices import Prices
 from trainops.text import FORMULAS
 
 DAY = 86_400_000_000
+
+
+def prices_at(days, timezone="UTC"):
+    """Return prices of 100 at these days, or parts of days."""
+    close = np.full((len(days), 1), 100.0)
+    times = (np.asarray(days) * DAY).astype(np.int64)
+    return Prices(times, Bars(close, close, close, close), np.empty((0, 1)), ("asset",), timezone)
 
 
 def daily(table):
@@ -45,6 +55,26 @@ def test_what_was_lost_entirely_is_still_json(tmp_path):
     result = run(crash, tmp_path, recipe="buy_and_hold", margin=0.25).result()
     json.dumps(result, allow_nan=False)
     assert result["liquidations"] == 1 and result["final_equity"] < 0
+
+
+RATED_BY_RISK = ("volatility", "sharpe", "sortino", "calmar")
+
+
+@pytest.mark.parametrize("last", [0.0, -500.0, 800.0])
+def test_ruin_is_rated_below_every_loss(last):
+    """It was rated 0.0, which a study took for better than a loss."""
+    prices = prices_at(np.arange(6))
+    ruined = risk(prices, np.array([1000, 700, 900, 0, last, last]))
+    assert ruined["annual_return"] == -1 and not any(ruined[name] for name in RATED_BY_RISK)
+    assert {ruined[name] for name in RATED_BY_RISK} == {None}
+    losing = risk(prices, np.array([1000, 998, 999, 995, 996, 994.0]))
+    assert -1 < losing["annual_return"] < 0 and None not in losing.values()
+
+
+def test_the_average_of_trades_one_of_which_lost_all_is_undefined():
+    trades = np.zeros(2, CLOSED)
+    trades["profit"], trades["units"], trades["entry_price"] = [50, -120], [1, -1], 100
+    assert trading(trades)["average_trade"] is None
 
 
 def test_a_drawdown_lasts_until_the_peak_is_reached_again():
@@ -124,7 +154,7 @@ def test_returns_that_differ_by_rounding_have_a_histogram(value):
 
 def test_a_mean_return_compounds_to_the_same():
     assert geometric_mean(np.array([0.1, 0.2])) == pytest.approx(math.sqrt(1.1 * 1.2) - 1)
-    assert geometric_mean(np.array([0.5, -1.0])) == 0.0
+    assert math.isnan(geometric_mean(np.array([0.5, -1.0])))
     assert geometric_mean(np.array([])) == 0.0
 
 

@@ -76,9 +76,32 @@ def risk(prices: Prices, equity: Floats) -> dict[str, float | None]:
     arithmetic and geometric returns, SSRN 3054517). Sharpe: annual return over volatility, the
     risk-free rate taken as 0. Sortino: over the annual deviation of the negative returns (Sortino
     & Price 1994). Calmar: over the maximum drawdown (Young 1991). CAGR: over calendar years.
-    Average drawdown: the mean of the deepest falls between a peak and the next.
+    Average drawdown: the mean of the deepest falls between a peak and the next. Once equity was
+    not above 0, all was lost: the annual return is -1, and what compares it with a risk undefined.
     """
     times = prices.times
+    annual, volatility, downside = -1.0, math.nan, math.nan
+    is_ruined = bool((equity <= 0).any())
+    if not is_ruined:
+        annual, volatility, downside = _yearly(prices, equity)
+    years = (int(times[-1]) - int(times[0])) / DAY / DAYS_PER_YEAR
+    growth = float(equity[-1] / equity[0])
+    depth, average, days = drawdown(times, equity)
+    return {
+        "annual_return": _json(annual),
+        "cagr": _json(_power(growth, 1 / years) - 1) if years else None,
+        "volatility": _json(volatility),
+        "sharpe": _ratio(annual, volatility),
+        "sortino": _ratio(annual, downside),
+        "calmar": None if is_ruined else _ratio(annual, depth),
+        "max_drawdown": depth,
+        "average_drawdown": average,
+        "max_drawdown_days": days,
+    }
+
+
+def _yearly(prices: Prices, equity: Floats) -> tuple[float, float, float]:
+    """Return annual return, volatility and downside deviation of equity above 0."""
     per_year = periods_per_year(prices)
     ends = daily(prices, equity)
     changes = ends[1:] / ends[:-1] - 1
@@ -90,20 +113,7 @@ def risk(prices: Prices, equity: Floats) -> dict[str, float | None]:
     downside = math.nan
     if len(changes):
         downside = float(np.sqrt(np.mean(np.minimum(changes, 0) ** 2))) * math.sqrt(per_year)
-    years = (int(times[-1]) - int(times[0])) / DAY / DAYS_PER_YEAR
-    growth = float(equity[-1] / equity[0])
-    depth, average, days = drawdown(times, equity)
-    return {
-        "annual_return": _json(annual),
-        "cagr": _json(_power(growth, 1 / years) - 1) if years else None,
-        "volatility": _json(volatility),
-        "sharpe": _ratio(annual, volatility),
-        "sortino": _ratio(annual, downside),
-        "calmar": _ratio(annual, depth),
-        "max_drawdown": depth,
-        "average_drawdown": average,
-        "max_drawdown_days": days,
-    }
+    return annual, volatility, downside
 
 
 def trading(trades: Rows) -> dict[str, Any]:
@@ -174,11 +184,11 @@ def exposure(outcome: BacktestResult) -> float:
 
 
 def geometric_mean(returns: Floats) -> float:
-    """Return the constant return that compounds to the same; 0 where all was lost once."""
+    """Return the constant return that compounds to the same; NaN where all was lost once."""
     if not len(returns):
         return 0.0
     if (returns <= -1).any():
-        return 0.0
+        return math.nan
     return math.expm1(float(np.log1p(returns).sum()) / len(returns))
 
 
