@@ -71,6 +71,27 @@ def test_ruin_is_rated_below_every_loss(last):
     assert -1 < losing["annual_return"] < 0 and None not in losing.values()
 
 
+@pytest.mark.parametrize("timezone", ["UTC", "Asia/Tokyo"])
+def test_the_first_day_of_intraday_bars_is_in_the_figures(timezone):
+    """It gained 20 %, but the first end of a day was what returns were computed from."""
+    prices = prices_at(np.arange(24 * 10) / 24, timezone)
+    equity = np.append(np.linspace(1000, 1200, 12), np.full(24 * 10 - 12, 1200.0))
+    days = 10 if timezone == "UTC" else 11
+    found = risk(prices, equity)
+    assert found["annual_return"] == pytest.approx(1.2 ** (365 / days) - 1)
+    assert found["volatility"] > 0.5 and found["sharpe"] > 0.5
+    loss = risk(prices, 2000 - equity)
+    assert loss["annual_return"] < -0.9 and loss["sortino"] < -1 and loss["calmar"] < -1
+
+
+def test_a_day_of_one_bar_has_no_return():
+    equity = np.array([1000, 1100, 1210.0])
+    daily_bars = risk(prices_at(np.arange(3)), equity)
+    assert daily_bars["annual_return"] == pytest.approx(1.1**365 - 1)
+    one_day = risk(prices_at(np.arange(3) / 24), equity)
+    assert one_day["annual_return"] == pytest.approx(1.21**252 - 1)
+
+
 def test_the_average_of_trades_one_of_which_lost_all_is_undefined():
     trades = np.zeros(2, CLOSED)
     trades["profit"], trades["units"], trades["entry_price"] = [50, -120], [1, -1], 100

@@ -14,8 +14,11 @@ COARSE = ((300, 1), (25, 12), (5, 52))  # days between bars -> bars a year
 
 
 def daily(prices: Prices, equity: Floats) -> Floats:
-    """Return the equity at the end of each day that has a bar."""
-    ends: Floats = equity[_last_of(_days(prices))]
+    """Return the equity at the end of each day that has a bar, after that at the first bar where
+    its day has more: else the first day would be in no return.
+    """
+    last = _last_of(_days(prices))
+    ends: Floats = equity[np.append(0, last) if last[0] else last]
     return ends
 
 

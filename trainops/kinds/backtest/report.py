@@ -1,6 +1,7 @@
 """The report of a finished backtest: SPEC 6.4 as JSON-safe numbers, None where undefined.
 
-Rates are fractions, not percent. Risk figures are made from the equity at the end of each day.
+Rates are fractions, not percent. Risk figures are made from the equity at the end of each day,
+and, where the first day has several bars, from that at its first bar.
 """
 
 import math
