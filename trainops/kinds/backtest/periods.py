@@ -1,5 +1,6 @@
 """Days, months and years of a backtest, as its time zone counts them."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,8 @@ from trainops.market.times import DAY, local
 
 WEEKEND_SHARE = 2 / 7 * 0.6  # of bars on Saturdays and Sundays: a market that never closes
 TRADING_DAYS, ALL_DAYS = 252, 365
-COARSE = ((300, 1), (25, 12), (5, 52))  # days between bars -> bars a year
+DAYS_PER_YEAR = 365.25
+USUAL = ((300, math.inf, 1), (28, 31, 12), (6.5, 7.5, 52))  # days between bars -> bars a year
 
 
 def daily(prices: Prices, equity: Floats) -> Floats:
@@ -22,13 +24,17 @@ def daily(prices: Prices, equity: Floats) -> Floats:
     return ends
 
 
-def periods_per_year(prices: Prices) -> int:
-    """Return how many such days a year has: 252, or 365 where weekends trade, fewer if coarse."""
+def periods_per_year(prices: Prices) -> float:
+    """Return how many such days a year has: 252, or 365 where weekends trade; 52 weeks, 12 months,
+    or as many of another distance between bars as fit.
+    """
     days = _days(prices)
     typical = float(np.median(np.diff(np.unique(days)))) if days[-1] > days[0] else 1.0
-    for at_least, per_year in COARSE:
-        if typical >= at_least:
+    for at_least, at_most, per_year in USUAL:
+        if at_least <= typical <= at_most:
             return per_year
+    if typical > 1:
+        return DAYS_PER_YEAR / typical
     weekday = (days + 3) % 7  # 1970-01-01 was a Thursday; Monday is 0
     return ALL_DAYS if (weekday >= 5).mean() > WEEKEND_SHARE else TRADING_DAYS
 
