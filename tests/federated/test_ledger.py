@@ -16,7 +16,7 @@ from trainops.kinds.federated.release_log import entries_of
 from trainops.kinds.federated.releases import Release
 from trainops.runtime import lossless, reproducibility
 from trainops.runtime.checkpoint.snapshot import freeze
-from trainops.runtime.errors import LedgerMismatch
+from trainops.runtime.errors import InputError, LedgerMismatch
 from trainops.runtime.loop import Failed
 
 
@@ -216,19 +216,60 @@ def test_an_account_does_not_depend_on_the_order_of_its_entries():
 )
 def test_the_budget_stops_a_run_before_the_step_that_would_exceed_it(mode, resume_at):
     ledger = ServerLedger()
-    config = {"privacy": {"target_epsilon": 11.0}, "rounds": 20}
+    target = 15.0 if mode == "hybrid" else 11.0  # two rounds of 4 clients by 2 epochs
+    config = {"privacy": {"target_epsilon": target}, "rounds": 20}
     job, state = stopped(ledger, mode, at=resume_at or 0, **config)
     streams = reproducibility.state_dict()
     run_through(job)
     result = job.result()
     assert result["reason"] == "PRIVACY_BUDGET" and job.progress.number <= 20
-    assert result["privacy"]["epsilon"] <= 11.0
+    assert result["privacy"]["epsilon"] <= target
     if resume_at is None:
         return
     again = resumed(state, ledger, mode, **config)
     reproducibility.load_state_dict(streams)
     run_through(again)
     assert again.result() == result and again.step == job.step
+
+
+@pytest.mark.parametrize(
+    ("target", "fraction", "rounds"), [(10.0, 1.0, 1), (12.0, 1.0, 1), (15.0, 1.0, 2), (12, 0.6, 1)]
+)
+def test_nothing_is_spent_on_a_round_whose_model_the_budget_has_no_room_for(
+    target, fraction, rounds
+):
+    """Clients trained with noise, and the model that they trained for was never made."""
+    ledger = ServerLedger()
+    config = {"privacy": {"target_epsilon": target}, "rounds": 20, "fraction": fraction}
+    job = make_job("hybrid", ledger, **config)
+    run_through(job)
+    result = job.result()
+    assert result["reason"] == "PRIVACY_BUDGET" and result["privacy"]["epsilon"] <= target
+    assert result["rounds"] >= rounds and job.progress.done == job.progress.epoch == 0
+    models = [each.round for each in ledger.releases() if each.level == "user"]
+    assert models == [*range(1, result["rounds"] + 1)]
+    assert max(each.round for each in ledger.releases()) == models[-1]
+
+
+def test_a_round_that_is_written_down_in_part_is_finished_after_a_crash():
+    """What is written down counts once, also when the round begins again."""
+    whole, ledger = ServerLedger(), ServerLedger()
+    config = {"privacy": {"target_epsilon": 10.0}, "rounds": 20}
+    expected = make_job("hybrid", whole, **config)
+    run_through(expected)
+    for written in (1, 5, 8, 9):
+        ledger = ServerLedger(whole.releases()[:written])
+        again = make_job("hybrid", ledger, **config)
+        run_through(again)
+        assert again.result() == expected.result() and again.step == 8
+        assert len(ledger.releases()) == len(whole.releases()) == 9
+
+
+def test_a_budget_without_room_for_one_round_is_refused():
+    with pytest.raises(InputError) as found:
+        make_job("hybrid", privacy={"target_epsilon": 8.0})
+    problem = found.value.errors["privacy.target_epsilon"]
+    assert "got 8; with this noise one round comes to 9.956; allowed: more than that" in problem
 
 
 def test_a_budget_that_is_spent_already_ends_a_fork_at_once():

@@ -79,15 +79,16 @@ class NoiseAccounting:
         config = self.context.config
         if config.privacy.target_epsilon is None or self.is_next_affordable(progress):
             return
-        account = self.budget.foresight()
-        if config.has_samples_noised:
-            account.add(self._of_examples(progress, client, "") for client in progress.chosen)
+        account, what = self.budget.foresight(), "one round"
         if config.has_users_noised:
-            account.add([self._of_users(progress, "")])
+            account.add(self._missing_of_round(progress))
+        else:
+            what = "the first epoch of each client"
+            account.add(self._of_examples(progress, client, "") for client in progress.chosen)
         problem = (
-            f"got {config.privacy.target_epsilon:g}; with this noise the first epoch of each "
-            f"client comes to {account.epsilon:.4g}; allowed: more than that, or more noise (left "
-            "out, it is found for the budget), a smaller share of clients or smaller batches"
+            f"got {config.privacy.target_epsilon:g}; with this noise {what} comes to "
+            f"{account.epsilon:.4g}; allowed: more than that, or more noise (left out, it is found "
+            "for the budget), a smaller share of clients or smaller batches"
         )
         raise InputError({"privacy.target_epsilon": problem})
 
@@ -132,11 +133,34 @@ class NoiseAccounting:
 
     def _is_round_affordable(self, progress: FederatedProgress) -> bool:
         """Look at the beginning of a round, so that no client trains for nothing."""
-        is_begun = progress.done or progress.epoch
-        if not self.context.config.has_users_noised or is_begun:
+        config, is_begun = self.context.config, progress.done or progress.epoch
+        target = config.privacy.target_epsilon
+        if not config.has_users_noised or is_begun or target is None:
             return True
-        is_ahead = self.budget.is_ahead("user", round_number=progress.number)
-        return is_ahead or self.budget.affords(self._of_users(progress, ""))
+        missing, account = self._missing_of_round(progress), self.budget.foresight()
+        account.add(missing)
+        return not missing or account.epsilon <= target
+
+    def _missing_of_round(self, progress: FederatedProgress) -> list[Release]:
+        """Return what the round that begins will release and has not been written down yet.
+
+        The epochs of one client stand for those of all: with both levels, they count as if all
+        clients trained them, see Cover.
+        """
+        missing, config = list[Release](), self.context.config
+        if config.has_samples_noised and progress.chosen:
+            entry = self._of_examples(progress, progress.chosen[0], "")
+            steps = (entry.step + epoch for epoch in range(config.local_epochs))
+            missing += [
+                replace(entry, step=step)
+                for step in steps
+                if not self.budget.is_ahead("sample", step=step)
+            ]
+        if not self.budget.is_ahead("user", round_number=progress.number):
+            entry = self._of_users(progress, "")
+            rate = 1.0 if self.budget.was_sampled(entry) else entry.sample_rate
+            missing.append(replace(entry, sample_rate=rate))
+        return missing
 
     def _is_epoch_affordable(self, progress: FederatedProgress) -> bool:
         if not self.context.config.has_samples_noised or progress.client is None:
