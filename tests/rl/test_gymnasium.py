@@ -43,8 +43,9 @@ def same(one, other):
 @pytest.mark.parametrize("count", [1, 3])
 @pytest.mark.parametrize(
     "name",
-    ["CartPole-v1", "MountainCar-v0", "Acrobot-v1", "FrozenLake-v1", "Taxi-v4", "CliffWalking-v1"],
-)
+    ["CartPole-v1", "MountainCar-v0", "Acrobot-v1", "FrozenLake-v1", "Taxi-v4", "CliffWalking-v1",
+     "Blackjack-v1"],
+)  # fmt: skip
 def test_classic_control_and_toy_text_continue_bit_for_bit(name, count):
     one = made(name, count, max_steps=15)
     assert not one.inexact()
@@ -93,6 +94,26 @@ class Sealed(gymnasium.Env):
         assert action in (1, 2)
         next(self.inside)
         return self.np_random.uniform(-1, 1, 2).astype(np.float32), 1.0, False, False, {}
+
+
+class SealedFromResets(Sealed):
+    """One that has nothing of the kind before an episode begins."""
+
+    def __init__(self):
+        pass
+
+    def reset(self, *, seed=None, options=None):
+        self.inside = iter(range(10**9))
+        return super().reset(seed=seed)
+
+
+def test_what_cannot_be_saved_once_an_episode_has_begun_is_known_before_it_begins():
+    """It was noticed at the first checkpoint, which failed the operation."""
+    gymnasium.register("SealedFromResets-v0", entry_point=SealedFromResets, max_episode_steps=10)
+    environment = made("SealedFromResets-v0", 2)
+    del gymnasium.registry["SealedFromResets-v0"]
+    assert "inside is a range_iterator" in environment.inexact()
+    assert "environments" not in freeze(environment.state_dict())
 
 
 @pytest.fixture

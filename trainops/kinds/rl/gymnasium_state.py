@@ -73,6 +73,8 @@ def _plain(value: Any, name: str) -> Any:
         return value
     if isinstance(value, np.ndarray | np.generic):
         array = np.asarray(value)
+        if array.dtype.kind == "U" and not array.ndim:
+            return str(array)
         if array.dtype.kind in "biuf":
             return {ARRAY: torch.from_numpy(np.array(array)), "is_scalar": not array.ndim}
     if type(value) in (list, tuple):

@@ -42,6 +42,7 @@ class GymnasiumWorld:
             actions=tuple(f"action {number}" for number in range(int(one.action_space.n))),
             max_steps=parameters.max_steps or _limit_of(parameters.id) or specified or MANY_STEPS,
         )
+        one.reset(seed=0)  # some have attributes from then on
         self.obstacle = obstacle(one)
         self.is_cartpole = type(one.unwrapped) is CartPoleEnv
 
