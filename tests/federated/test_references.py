@@ -52,6 +52,21 @@ def test_strategies_agree_with_flower(name):
         np.testing.assert_allclose(current.numpy(), expected, rtol=2e-5, atol=2e-6)
 
 
+@pytest.mark.parametrize(
+    ("trim", "clients", "hostile"),
+    [(0.29, 100, 29), (0.07, 100, 7), (0.3, 10, 3), (0.499999999, 2, 0), (0.499999999, 8, 3)],
+)
+def test_a_trimmed_mean_leaves_out_its_share_of_hostile_clients(trim, clients, hostile):
+    """0.29 of 100 were 28: of 29 hostile clients, one decided."""
+    strategy = make_strategy(
+        ServerConfig.parse({"strategy": "trimmed_mean", "trim": trim}), torch.zeros(1)
+    )
+    updates = torch.ones(clients, 1)
+    updates[:hostile] = 1e6
+    weights = torch.ones(clients, dtype=torch.float64)
+    assert strategy.combine(updates, weights).tolist() == [1.0]
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(INTERPRETER not in os.environ, reason=f"{INTERPRETER} names no interpreter")
 def test_what_is_held_to_is_what_flower_comes_to():

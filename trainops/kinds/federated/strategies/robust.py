@@ -3,6 +3,8 @@
 Yin et al., "Byzantine-robust distributed learning" (2018): coordinate-wise median, trimmed mean.
 """
 
+import math
+
 from torch import Tensor
 
 from trainops.kinds.federated.strategies.strategy import FederatedStrategy
@@ -16,8 +18,13 @@ class Median(FederatedStrategy):
         return middle
 
 
+def num_trimmed(trim: float, count: int) -> int:
+    """Return how many values are trimmed at each end; at least one of them all is left."""
+    return min(math.floor(round(trim * count, 6)), (count - 1) // 2)  # 0.29 * 100 < 29
+
+
 class TrimmedMean(FederatedStrategy):
     def combine(self, updates: Tensor, weights: Tensor) -> Tensor:
-        cut = int(self.config.trim * len(updates))
+        cut = num_trimmed(self.config.trim, len(updates))
         kept = updates.sort(dim=0).values[cut : len(updates) - cut]
         return kept.mean(dim=0)
