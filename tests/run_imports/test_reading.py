@@ -1,8 +1,11 @@
 """Runs of other tools, read from the files that these tools wrote."""
 
 import json
+import math
 import random
 import shutil
+import struct
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -93,6 +96,51 @@ def test_images_and_histograms_of_wandb_are_no_metrics(tmp_path, is_flat):
     assert {name: values(run, name) for name in run.points} == {
         "loss": {3: 0.5}, "nested.a": {3: 1.0}, "histogram_of": {3: 2.0},
     }  # fmt: skip
+
+
+def file_of_wandb(path, *rows, config=()):
+    """Write a run's file: rows of its history, and a record of its config."""
+    history = [field(2, b"".join(map(item_of_history, row.items()))) for row in rows]
+    items = [field(1, field(1, name.encode()) + field(16, text.encode())) for name, text in config]
+    content = read_wandb.HEADER
+    for record in [*history, field(5, b"".join(items))]:
+        head = struct.pack("<HB", len(record), read_wandb.FULL)
+        content += struct.pack("<I", zlib.crc32(head[2:] + record)) + head + record
+    path.parent.mkdir()
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("step", [math.nan, math.inf, -math.inf, "NaN", "first", 10**400])
+def test_rows_of_wandb_whose_step_is_no_number_are_left_out(tmp_path, step):
+    """The whole import was aborted by one of them."""
+    place = tmp_path / "b" / "run-b.wandb"
+    file_of_wandb(place, {"_step": 1, "loss": 0.5}, {"_step": step, "loss": 9.0, "more": 1.0})
+    file_of_wandb(tmp_path / "c" / "run-c.wandb", {"_step": 2.0, "loss": 0.25})
+    first, second = read(tmp_path)
+    assert values(first, "loss") == {1: 0.5} and values(second, "loss") == {2: 0.25}
+    why = "negative steps" if step == 10**400 else "steps that are no numbers"
+    assert first.all_notes() == [f"left out of 2 metrics: {why}"]
+
+
+@pytest.mark.parametrize("time", [math.nan, math.inf, 10**400, -1, "soon"])
+def test_rows_of_wandb_whose_time_is_none_have_none(tmp_path, time):
+    file_of_wandb(
+        tmp_path / "b" / "run-b.wandb",
+        {"_step": 1, "loss": 0.5, "_timestamp": 1e9},
+        {"_step": 2, "loss": 0.5, "_timestamp": time},
+    )
+    (run,) = read(tmp_path)
+    assert run.points["loss"] == {1: (0.5, 1e9), 2: (0.5, 0.0)} and run.finished_at == 1e9
+    json.dumps(run.described(), allow_nan=False)
+
+
+def test_parameters_that_json_does_not_know_are_text(tmp_path):
+    """They aborted the whole import when the run was sent."""
+    config = [("a", "NaN"), ("b", "[1, Infinity]"), ("c", '{"value": -Infinity}'), ("d", "0.5")]
+    file_of_wandb(tmp_path / "b" / "run-b.wandb", {"_step": 1, "loss": 0.5}, config=config)
+    (run,) = read(tmp_path)
+    sent = run.described()["parameters"]
+    assert sent == {"a": "NaN", "b": "[1, Infinity]", "c": "-Infinity", "d": 0.5}
 
 
 def item_of_history(item):
@@ -200,6 +248,9 @@ def test_a_damaged_file_store(tmp_path):
         meta.write_text(text)
         with pytest.raises(RunUnreadable, match=problem):
             read(tmp_path)
+    meta.write_text(f"status: [3]\nstart_time: {10**400}\nend_time: .inf")
+    (run,) = read(tmp_path)
+    assert (run.status, run.started_at, run.finished_at) == ("[3]", None, None)
 
 
 def test_links_in_a_file_store_are_not_followed(tmp_path):

@@ -47,13 +47,13 @@ class ForeignRun:
     def add(self, name: str, step: int, value: float, at: float) -> None:
         """Add a point. Raises RunUnreadable if there are too many."""
         if not 0 <= step <= MAX_STEP:
-            self._left_out.setdefault("negative steps", set()).add(name)
+            self.leave_out(name, "negative steps")
             return
         name = metric_name(name)
         curve = self.points.get(name)
         if curve is None:
             if len(self.points) >= MAX_NAMES:
-                self._left_out.setdefault(f"more than {MAX_NAMES} metrics", set()).add(name)
+                self.leave_out(name, f"more than {MAX_NAMES} metrics")
                 return
             curve = self.points[name] = {}
         if step not in curve:
@@ -61,6 +61,10 @@ class ForeignRun:
             if self.num_points > MAX_POINTS:
                 raise RunUnreadable(f"it has more than {MAX_POINTS:,} points; nothing is imported")
         curve[step] = value, at if MIN_TIME <= at <= MAX_TIME else 0.0
+
+    def leave_out(self, name: str, why: str) -> None:
+        """Note that the run has points of a metric that are not imported."""
+        self._left_out.setdefault(why, set()).add(name)
 
     def lines(self) -> Iterable[str]:
         """Yield the points as JSON, those of each metric by step."""
@@ -107,6 +111,8 @@ class ForeignRun:
     def _parameters(self) -> Iterable[tuple[str, Json]]:
         for name, value in list(self.parameters.items())[:MAX_PARAMETERS]:
             text = value if isinstance(value, str) else json.dumps(value)
+            if not _is_json(value):
+                value = text
             if len(text) > MAX_PARAMETER_CHARS:
                 value = text[:MAX_PARAMETER_CHARS]
             elif isinstance(value, str):
@@ -120,6 +126,15 @@ def metric_name(name: str) -> str:
     if plain and len(plain) <= MAX_NAME and plain == name:
         return name
     return f"{plain[: MAX_NAME - 9]}-{sha256(name.encode('utf-8', 'replace')).hexdigest()[:8]}"
+
+
+def _is_json(value: Json) -> bool:
+    """Whether a value has no NaN and no infinity, which JSON does not know."""
+    try:
+        json.dumps(value, allow_nan=False)
+    except ValueError:
+        return False
+    return True
 
 
 def _distinct_tags(tags: Iterable[str]) -> list[str]:

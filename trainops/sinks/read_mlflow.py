@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from trainops import plain_yaml
-from trainops.sinks.foreign_runs import ForeignRun, RunUnreadable, small_text
+from trainops.sinks.foreign_runs import MAX_TIME, ForeignRun, RunUnreadable, small_text
 
 META = "meta.yaml"
 STATUSES = {1: "RUNNING", 2: "SCHEDULED", 3: "FINISHED", 4: "FAILED", 5: "KILLED"}
@@ -27,7 +27,8 @@ def read(directory: Path) -> ForeignRun:
     tags = {name: small_text(path) for name, path in _files(directory / "tags")}
     name = str(meta.get("run_name") or tags.get("mlflow.runName") or run_id)
     run = ForeignRun("mlflow", run_id, name, directory)
-    run.status = STATUSES.get(meta.get("status"), str(meta.get("status") or ""))  # type: ignore[arg-type]
+    status = meta.get("status")
+    run.status = STATUSES.get(status if isinstance(status, int) else 0, str(status or ""))
     run.started_at, run.finished_at = _time(meta.get("start_time")), _time(meta.get("end_time"))
     run.tags = [f"{key}:{value}" for key, value in tags.items() if not key.startswith("mlflow.")]
     run.parameters = {name: small_text(path) for name, path in _files(directory / "params")}
@@ -84,4 +85,7 @@ def _read_metric(run: ForeignRun, name: str, path: Path) -> None:
 
 
 def _time(milliseconds: object) -> float | None:
-    return milliseconds / 1000 if isinstance(milliseconds, int) and milliseconds > 0 else None
+    """Return a Unix time; None where it is none, or after the year 9999."""
+    if isinstance(milliseconds, int) and 0 < milliseconds <= 1000 * MAX_TIME:
+        return milliseconds / 1000
+    return None

@@ -5,14 +5,22 @@ each with a checksum; a record is a protocol buffer.
 """
 
 import json
+import math
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO
 
 from trainops.plain import Json
-from trainops.sinks.foreign_runs import MAX_RECORD_BYTES, ForeignRun, RunUnreadable, flattened
+from trainops.sinks.foreign_runs import (
+    MAX_RECORD_BYTES,
+    MAX_TIME,
+    MIN_TIME,
+    ForeignRun,
+    RunUnreadable,
+    flattened,
+)
 from trainops.sinks.protobuf import BYTES, Malformed, WireField, fields
 
 HEADER = struct.pack("<4sHB", b":W&B", 0xBEE1, 0)
@@ -129,18 +137,29 @@ def _history(run: ForeignRun, raw: bytes) -> None:
             row[name] = value
         elif each.id == 2 and each.type == BYTES:
             row.setdefault("_step", next((p.signed for p in fields(each.raw) if p.id == 1), 0))
-    steps = (row.get(key) for key in STEP_KEYS)
-    step = next((int(each) for each in steps if isinstance(each, int | float)), 0)
-    at = row.get("_timestamp")
+    step, at = _step(row), _number(row.get("_timestamp"))
     values = dict(flattened(row))
     media = (name.removesuffix("_type") for name in values if name.endswith("._type"))
     other = ("_", *media)  # the parts of an image, histogram or table have its name and a dot first
     for name, value in values.items():
         is_other = name.startswith(other) or name in STEP_KEYS
-        if not is_other and (number := _number(value)) is not None:
-            run.add(name, step, number, float(at) if isinstance(at, int | float) else 0.0)
-    if isinstance(at, int | float):
-        run.finished_at = max(run.finished_at or 0.0, float(at))
+        if is_other or (number := _number(value)) is None:
+            continue
+        if step is None:
+            run.leave_out(name, "steps that are no numbers")
+        else:
+            run.add(name, step, number, at or 0.0)
+    if at is not None and MIN_TIME <= at <= MAX_TIME:
+        run.finished_at = max(run.finished_at or 0.0, at)
+
+
+def _step(row: Mapping[str, Json]) -> int | None:
+    """Return the step of a row, 0 where it has none; None where it is no finite number."""
+    given = next((row[key] for key in STEP_KEYS if row.get(key) is not None), 0)
+    if isinstance(given, int):
+        return given
+    number = _number(given)
+    return int(number) if number is not None and math.isfinite(number) else None
 
 
 def _number(value: Json) -> float | None:
