@@ -84,8 +84,8 @@ class DqnConfig(Strict):
         8,
         ge=0,
         le=1000,
-        description="Steps before each sequence that only warm up the LSTM state (recurrent_dqn "
-        "only).",
+        description="Steps before each sequence that warm up the LSTM state; they are not in the "
+        "loss, but gradients flow through them (recurrent_dqn only).",
     )
 
 

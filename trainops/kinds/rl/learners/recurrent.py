@@ -1,8 +1,9 @@
 """Deep recurrent Q-learning: an LSTM, and sequences of one episode each to learn from.
 
 A sequence begins at most `burn_in` steps before what is learned from it, never before its episode:
-those steps only fill the memory (Hausknecht and Stone 2015; Kapturowski et al. 2019, 3.1). Each row
-of the ring begins one, so a sequence's priority is kept at the row that its learning begins with.
+those steps fill the memory and have no errors in the loss (Hausknecht and Stone 2015). Gradients
+flow through them, unlike in R2D2 (Kapturowski et al. 2019, 3.1). Each row of the ring begins a
+sequence, so its priority is kept at the row that its learning begins with.
 """
 
 from collections.abc import Sequence
