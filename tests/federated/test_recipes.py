@@ -319,6 +319,23 @@ def test_user_level_privacy_with_few_clients_is_warned_of():
     assert not make_job("none", clients=4).result()["warnings"]
 
 
+def warnings_of_trimmed(trim, **config):
+    server = {"strategy": "trimmed_mean", "trim": trim}
+    return make_job("none", server=server, **config).result()["warnings"]
+
+
+def test_a_trimmed_mean_that_trims_nothing_is_a_warning():
+    (of_four,) = warnings_of_trimmed(0.1, clients=4)
+    assert of_four.startswith("server.trim 0.1 leaves out none of 4 clients per round")
+    assert of_four.endswith("the smallest trim that leaves one out at each end is 0.25")
+    (of_three,) = warnings_of_trimmed(0.3, clients=12, fraction=0.25)
+    assert of_three.endswith("is 0.3334")
+    assert not warnings_of_trimmed(0.25, clients=4)
+    assert not warnings_of_trimmed(0.3334, clients=12, fraction=0.25)
+    (of_two,) = warnings_of_trimmed(0.49, clients=2)
+    assert of_two.endswith("3 clients per round or more are needed")
+
+
 def test_a_metric_that_is_not_measured_is_refused_as_the_monitor():
     with pytest.raises(InputError, match="allowed: val_loss, val_accuracy"):
         make_job("sample", monitor="train_loss")

@@ -378,7 +378,8 @@ class FederatedJob:
         return FederatedContext(self.config, self.inputs, self.device, self.secrets, constants)
 
     def _warnings(self) -> list[str]:
-        warnings = warnings_of(self.config, len(self.context.parts))
+        clients, per_round = len(self.context.parts), self.context.schedule.clients_per_round
+        warnings = warnings_of(self.config, clients, per_round)
         return [*warnings, *filter(None, [self.noise_accounting.budget.warning])]
 
     def _constants(self) -> dict[str, Any]:

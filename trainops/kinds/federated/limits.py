@@ -1,9 +1,11 @@
 """What a federated config cannot ask for together, as far as it can be known without the data."""
 
+import math
 import re
 
 from trainops.kinds.federated.options import EVERY_OTHER, FederatedOptions
 from trainops.lazy import load
+from trainops.quantities import plural
 from trainops.runtime.labels import LABEL_RULE, is_label
 
 NUMBER = re.compile("0|[1-9][0-9]{0,8}")
@@ -45,14 +47,30 @@ def problems_of(config: FederatedOptions) -> dict[str, str]:
     return problems
 
 
-def warnings_of(config: FederatedOptions, num_clients: int) -> list[str]:
+def warnings_of(config: FederatedOptions, num_clients: int, clients_per_round: int) -> list[str]:
     """Return what is allowed, and unlikely to be meant."""
+    warnings = []
     if config.has_users_noised and num_clients < FEW_CLIENTS:
-        return [
+        warnings.append(
             f"user-level privacy with {num_clients} clients: the noise is as large as the "
             f"update of one client; with fewer than {FEW_CLIENTS} clients the model hardly learns"
-        ]
-    return []
+        )
+    trim = config.server.trim
+    if config.server.strategy == "trimmed_mean" and not num_trimmed(trim, clients_per_round):
+        allowed = "3 clients per round or more are needed"
+        if clients_per_round > 2:
+            least = math.ceil(1e4 / clients_per_round) / 1e4
+            allowed = f"the smallest trim that leaves one out at each end is {least:g}"
+        warnings.append(
+            f"server.trim {trim:g} leaves out none of {plural(clients_per_round, 'client')} per "
+            f"round: trimmed_mean is a plain mean, which one client can carry away; {allowed}"
+        )
+    return warnings
+
+
+def num_trimmed(trim: float, count: int) -> int:
+    """Return how many values are trimmed at each end; at least one of them all is left."""
+    return min(math.floor(round(trim * count, 6)), (count - 1) // 2)  # 0.29 * 100 < 29
 
 
 def _problems_of_placement(config: FederatedOptions) -> dict[str, str]:

@@ -75,7 +75,11 @@ class ServerConfig(Strict):
         0.1, ge=0, le=1000, description="Weight of the proximal term (fedprox only)."
     )
     trim: float = Field(
-        0.1, ge=0, lt=0.5, description="Share of values trimmed at each end (trimmed_mean only)."
+        0.1,
+        ge=0,
+        lt=0.5,
+        description="Share of values trimmed at each end, rounded down to whole clients "
+        "(trimmed_mean only).",
     )
 
 

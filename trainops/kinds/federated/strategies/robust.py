@@ -3,10 +3,9 @@
 Yin et al., "Byzantine-robust distributed learning" (2018): coordinate-wise median, trimmed mean.
 """
 
-import math
-
 from torch import Tensor
 
+from trainops.kinds.federated.limits import num_trimmed
 from trainops.kinds.federated.strategies.strategy import FederatedStrategy
 
 
@@ -16,11 +15,6 @@ class Median(FederatedStrategy):
         in_order, count = updates.sort(dim=0).values, len(updates)
         middle: Tensor = (in_order[(count - 1) // 2] + in_order[count // 2]) / 2
         return middle
-
-
-def num_trimmed(trim: float, count: int) -> int:
-    """Return how many values are trimmed at each end; at least one of them all is left."""
-    return min(math.floor(round(trim * count, 6)), (count - 1) // 2)  # 0.29 * 100 < 29
 
 
 class TrimmedMean(FederatedStrategy):
