@@ -2,6 +2,7 @@
 
 import io
 import threading
+from datetime import date, timedelta
 
 import pyarrow.parquet as pq
 import pytest
@@ -34,8 +35,8 @@ def prices(person):
     return datasets.add_table(file, filename="walk.parquet", owner=person).pk
 
 
-def create(person, prices, design=GRID, **more):
-    config = {"recipe": "sma_crossover", "dataset": prices}
+def create(person, prices, design=GRID, given=(), **more):
+    config = {"recipe": "sma_crossover", "dataset": prices, **dict(given)}
     return studies.create(kind="backtest", config=config, design=design, owner=person, **more)
 
 
@@ -68,6 +69,37 @@ def test_with_an_error_there_is_nothing(person, prices):
             design={"values": {"epochs": [1]}, "walk_forward": {}},
         )  # fmt: skip
     assert not Study.objects.exists() and not Operation.objects.exists()
+
+
+FOLDS = {"values": {"parameters.fast": [2]}, "walk_forward": {"folds": 2, "in_sample": 0.5}}
+
+
+@pytest.mark.parametrize(
+    ("given", "first", "last"),
+    [
+        ({}, "2020-01-01", "2020-02-29"),
+        ({"start": "2015-01-01", "until": "2030-01-01"}, "2020-01-01", "2020-02-29"),
+        ({"start": "2020-01-11", "until": "2020-02-10"}, "2020-01-11", "2020-02-09"),
+        ({"timezone": "Asia/Tokyo"}, "2020-01-01", "2020-03-01"),
+        ({"timezone": "America/New_York", "until": "2030-01-01"}, "2019-12-31", "2020-02-29"),
+    ],
+    ids=["all", "more", "fewer", "east", "west"],
+)
+def test_folds_are_of_days_that_the_data_has(person, prices, given, first, last):
+    """Those before or after it had no bars: their backtests failed."""
+    study = create(person, prices, FOLDS, given)
+    assert study.folds[0]["start"] == first
+    assert date.fromisoformat(study.folds[-1]["end"]) == date.fromisoformat(last) + timedelta(1)
+
+
+@pytest.mark.parametrize(
+    ("given", "field"), [({"start": "2021-01-01"}, "start"), ({"until": "2019-01-01"}, "until")]
+)
+def test_days_that_the_data_does_not_have_are_refused(person, prices, given, field):
+    with pytest.raises(ConfigError) as refused:
+        create(person, prices, FOLDS, given)
+    days = "the data has days from 2020-01-01 to 2020-02-29"
+    assert refused.value.errors[field] == f"got {given[field]}; {days}"
 
 
 def test_the_same_key_makes_one_study(person, prices):
