@@ -85,8 +85,8 @@ def test_the_check_tells_what_has_to_be_done(installation):
     assert CONTRACTED in found["message"]
 
     installation.execute("DELETE FROM django_migrations WHERE name LIKE '0999%'")
-    pending = ["operations.0047_event_reason"]  # a further column
-    installation.execute("DELETE FROM django_migrations WHERE name = '0047_event_reason'")
+    pending = ["operations.0048_latest_values"]  # a further table
+    installation.execute("DELETE FROM django_migrations WHERE name = '0048_latest_values'")
     code, found = installation.check()
     assert (code, found["verdict"], found["pending"]) == (0, "rolling", pending)
 
@@ -124,7 +124,7 @@ def test_an_older_version_does_not_start_with_a_contracted_database(installation
 
 @PROCESSES
 def test_a_newer_version_starts_after_the_migrations(installation, process):
-    installation.execute("DELETE FROM django_migrations WHERE name = '0047_event_reason'")
+    installation.execute("DELETE FROM django_migrations WHERE name = '0048_latest_values'")
     done = installation.run(*process, *(["--check"] if process[-1].endswith("prepare") else []))
     assert done.returncode != 0
     assert "The database is older than this trainops (1 migrations are missing)" in (

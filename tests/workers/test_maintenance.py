@@ -8,6 +8,7 @@ from django.utils import timezone
 
 from apps.installation.models import PeriodicJob
 from apps.operations import outbox
+from apps.operations.points import latest_values
 from apps.operations.scheduling import budgets, preemption, stuck, sweeps
 from apps.operations.studies import advancing
 from apps.workers import hosts, maintenance, neighbours, registry
@@ -23,6 +24,7 @@ PARTS = [
     (preemption, "preempt"),
     (outbox, "deliver"),
     (advancing, "advance_if_due"),
+    (latest_values, "write_missing"),
     (hosts, "drain_faulty"),
 ]
 
