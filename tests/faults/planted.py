@@ -806,7 +806,7 @@ BACKTEST = [
     ),
     *_of(
         "backtest.report",
-        ("volatility is of the whole population", "risk",
+        ("volatility is of the whole population", "_yearly",
          "changes.var(ddof=1)", "changes.var()",
          "tests/backtest/test_references.py::test_the_report_agrees_with_the_reference"),
         ("drawdowns are in shares of the first equity", "drawdown",
