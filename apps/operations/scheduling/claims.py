@@ -9,7 +9,7 @@ from typing import Any
 
 from django.conf import settings
 from django.db import connection, transaction
-from django.db.models import Case, F, Q, Value, When
+from django.db.models import F
 
 from apps.installation.counters import COUNTERS
 from apps.operations.lifecycle import Reason, ReportedError, State
@@ -226,17 +226,19 @@ def _decide(
                 restarts_used=F("restarts_used") + (0 if is_free else 1),
                 not_before=seconds_from_now(delay) if delay else None,
             )
-            # A stop was requested: it is not restarted, whatever ended it.
-            return went_on or owned.exclude(stop_requested="").move(
-                State.CANCELLED,
-                actor=actor,
-                note=f"{note}; a stop was requested",
-                reason=Case(
-                    When(stop_requested=Operation.Stop.KILL, then=Value(Reason.KILLED_BY_PERSON)),
-                    When(~Q(stop_reason=""), then=F("stop_reason")),
-                    default=Value(Reason.CANCELLED_BY_PERSON),
-                ),
-            )
+            return went_on or _stop(owned, actor=actor, note=f"{note}; a stop was requested")
+
+
+def _stop(owned: OperationQuerySet, *, actor: str, note: str) -> bool:
+    """End an operation of which a stop was requested: it is not restarted, whatever ended it."""
+    with transaction.atomic():
+        row = owned.exclude(stop_requested="").select_for_update(no_key=True).first()
+        if row is None:
+            return False
+        reason = Reason(row.stop_reason or Reason.CANCELLED_BY_PERSON)
+        if row.stop_requested == Operation.Stop.KILL:
+            reason = Reason.KILLED_BY_PERSON
+        return owned.move(State.CANCELLED, actor=actor, note=note, reason=reason)
 
 
 def cancel_lost(operation: Operation, reason: Reason, *, actor: str) -> bool:
