@@ -107,7 +107,24 @@ class _Upload:
             each["PartNumber"]: each["ETag"] for page in pages for each in page.get("Parts", ())
         }
         parts = self._send(sent, present)
-        self._client.complete_multipart_upload(**sent, MultipartUpload={"Parts": parts})
+        try:
+            self._client.complete_multipart_upload(**sent, MultipartUpload={"Parts": parts})
+        except ClientError:  # also if it was completed, and the response was lost
+            if not self._is_stored(parts):
+                raise
+
+    def _is_stored(self, parts: list[UploadedPart]) -> bool:
+        """Return whether the object consists of these parts: its ETag is the MD5 of theirs."""
+        try:
+            found = self._client.head_object(**self._target)
+        except ClientError:
+            return False
+        md5s = [each["ETag"].strip('"') for each in parts]
+        try:
+            whole = _md5(bytes.fromhex("".join(md5s))).hex()
+        except ValueError:  # ETags of a store that encrypts by keys of its own
+            return False
+        return bool(found["ETag"].strip('"') == f"{whole}-{len(parts)}")
 
     def _send(self, sent: dict[str, str], present: dict[int, str]) -> list[UploadedPart]:
         """Send every part that is not present with the same bytes; return all of them."""

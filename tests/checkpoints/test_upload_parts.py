@@ -5,9 +5,10 @@ import random
 import threading
 
 import pytest
+from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from apps.checkpoints import remote, s3_uploads
+from apps.checkpoints import remote, s3, s3_uploads
 from apps.checkpoints.objects import FileContent
 from apps.checkpoints.trying import NobodyWaits, StorageFailed
 from tests.checkpoints.conftest import BUCKET, PREFIX
@@ -18,6 +19,12 @@ NAME = "op_training_20260101_000000_aaaaaa/a0001-s0000000010-periodic/model.pt"
 KEY = f"{PREFIX}/{NAME}"
 PART = s3_uploads.PART_BYTES
 NUM_PARTS = 5
+
+
+@pytest.fixture(autouse=True)
+def patience(store, monkeypatch):
+    """A busy machine may take more than a second for what is sent: then it is sent twice."""
+    monkeypatch.setattr(s3, "PATIENT", s3.PATIENT.merge(Config(read_timeout=20)))
 
 
 @pytest.fixture
@@ -82,6 +89,17 @@ def test_a_part_with_other_bytes_is_sent_again(store, s3_proxy, file, content):
     put(file)
     assert stored(store) == content
     assert num_sent(s3_proxy) == 2
+
+
+def test_a_lost_response_is_not_a_lost_upload(store, s3_proxy, file, content):
+    """The request to complete it is repeated; S3 does not know the upload any more."""
+    begun(store, split(content))
+    s3_proxy.arm("completed_before", times=1, part="model.pt", methods=("POST",))
+    s3_proxy.seen.clear()
+    put(file)
+    assert s3_proxy.num_failed == 1
+    assert stored(store) == content
+    assert num_sent(s3_proxy) == 0
 
 
 def test_parts_of_another_size_are_replaced(store, file, content):

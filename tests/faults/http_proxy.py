@@ -16,7 +16,7 @@ REFUSALS = {
     "slow_down": (503, "SlowDown", "Please reduce your request rate."),
     "expired": (403, "ExpiredToken", "The provided token has expired."),
 }
-FAULTS = (*REFUSALS, "stall", "cut_upload", "cut_download")
+FAULTS = (*REFUSALS, "stall", "cut_upload", "cut_download", "completed_before")
 HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "content-length", "expect"}
 
 
@@ -88,11 +88,11 @@ class Handler(BaseHTTPRequestHandler):
             self.proxy.released.wait(60)
             self._reset()
         else:
-            self._forward(body, is_cut=fault == "cut_download")
+            self._forward(body, fault)
 
     do_PUT = do_POST = do_DELETE = do_HEAD = do_GET  # noqa: N815 - the library's names
 
-    def _forward(self, body: bytes, *, is_cut: bool) -> None:
+    def _forward(self, body: bytes, fault: str) -> None:
         line = http.client.HTTPConnection("127.0.0.1", self.proxy.target, timeout=30)
         headers = {k: v for k, v in self.headers.items() if k.lower() not in HOP_BY_HOP}
         try:
@@ -101,6 +101,10 @@ class Handler(BaseHTTPRequestHandler):
             content = response.read()
         finally:
             line.close()
+        if fault == "completed_before":  # as S3 answers the second request to complete an upload
+            self._refuse(404, "NoSuchUpload", "The specified upload does not exist.")
+            return
+        is_cut = fault == "cut_download"
         kept = {k: v for k, v in response.getheaders() if k.lower() not in HOP_BY_HOP}
         length = response.getheader("Content-Length") or len(content)
         self._answer(response.status, content[: len(content) // 2] if is_cut else content,
