@@ -1,3 +1,4 @@
+import logging
 import re
 import socket
 from collections import Counter, defaultdict
@@ -137,6 +138,15 @@ def _quick(settings):
     """Slow hashes and a list of all static files are good for nothing that is tested here."""
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
     settings.WHITENOISE_AUTOREFRESH = True  # looks for a file when it is asked for
+
+
+@pytest.fixture(autouse=True)
+def _same_log_handlers():
+    """A command sets Django up again: its log would stay at a stream that the test has closed."""
+    root = logging.getLogger()
+    handlers = root.handlers[:]
+    yield
+    root.handlers[:] = handlers
 
 
 @pytest.fixture(autouse=True)
