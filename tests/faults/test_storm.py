@@ -7,7 +7,7 @@ from tests.faults.storm import Storm
 from tests.thinning import some_of
 
 pytestmark = [pytest.mark.faults, pytest.mark.journey, pytest.mark.slow, pytest.mark.timeout(900)]
-NUM_FAULTS = 6
+NUM_FAULTS = 4
 both = pytest.mark.parametrize("start", [two_machines, one_machine])
 
 

@@ -32,6 +32,7 @@ QUICK = "not (slow or browser or journey or exhaustive)"
 HEAVY = "browser or journey"
 DATABASE = "database"  # once more, on PostgreSQL
 WAITING_PROCESSES = 3  # at least, of tests that start other processes and wait for them
+INSTALLATION_PROCESSES = 4  # whole installations wait for each of their processes to start
 ON_POSTGRES = "postgres and slow"  # once, where there is a PostgreSQL
 LONG = "exhaustive"  # only on request: with them, a machine of two cores needs most of an hour
 NO_TEST = 5  # pytest's exit code
@@ -172,7 +173,7 @@ def _on_sqlite(chosen: argparse.Namespace, has_postgres: bool) -> list[CheckStep
     steps = [CheckStep("pytest", command, may_be_empty=own)]
     if not chosen.quick:
         heavy = ["-m", _marked(f"({HEAVY})", chosen), *chosen.pytest]
-        command = [*_side_by_side(WAITING_PROCESSES), *heavy]
+        command = [*_side_by_side(INSTALLATION_PROCESSES), *heavy]
         steps.append(CheckStep("pytest, whole installations", command, may_be_empty=own))
     return steps
 
