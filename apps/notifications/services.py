@@ -16,6 +16,7 @@ from apps.operations.models import Event, Operation
 from trainops.clock import DatabaseNow
 from trainops.errors import DomainError
 from trainops.http.roles import Role, has_role
+from trainops.http.users import former_username
 
 MAX_RULES = 100  # of one user
 EVENT_FIELDS: dict[str, str] = {
@@ -97,11 +98,8 @@ def _validate(rule: Rule) -> None:
 
 def user_saved(instance: User, update_fields: Collection[str] | None, **_: object) -> None:
     """Receiver of `pre_save`: rules for operations of a user follow a new username."""
-    if update_fields is not None and "username" not in update_fields:
-        return
-    former = User.objects.filter(pk=instance.pk).exclude(username=instance.username)
-    for name in former.values_list("username", flat=True):
-        Rule.objects.filter(owner=name).update(owner=instance.username)
+    if former := former_username(instance, update_fields):
+        Rule.objects.filter(owner=former).update(owner=instance.username)
 
 
 def test(rule: Rule) -> Delivery:

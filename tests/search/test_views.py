@@ -80,3 +80,31 @@ def test_only_admins_share_and_others_see_only_shared_ones(ana, client):
 def test_a_view_that_is_not_allowed_says_why(ana, client, change, problem):
     response = post(client, BODY | change)
     assert response.status_code == 400 and problem in response.content.decode()
+
+
+@pytest.mark.parametrize(
+    ("query", "followed"),
+    [
+        ("owner:ana", "owner:ana.k"),
+        ('epochs>=5  -OWNER:ben,"ana" tag:ana', "epochs>=5  -OWNER:ben,ana.k tag:ana"),
+        ('owner:anabel "owner:ana" ana', 'owner:anabel "owner:ana" ana'),
+    ],
+)
+def test_the_owner_in_a_view_follows_a_new_username(ana, query, followed):
+    ben = making.person("ben", "operator")
+    own, of_ben = (SavedView.objects.create(owner=each, query=query) for each in (ana, ben))
+    ana.username = "ana.k"
+    ana.save()
+    own.refresh_from_db()
+    of_ben.refresh_from_db()
+    assert own.query == of_ben.query == followed
+
+
+def test_the_owner_me_and_a_view_without_room_stay_after_a_new_username(ana):
+    me, long = making.person("me", "viewer"), "owner:ana " + "x" * 990
+    for number, query in enumerate(("owner:me", long)):
+        SavedView.objects.create(owner=ana, name=str(number), query=query)
+    for each in (ana, me):
+        each.username += ".k"
+        each.save()
+    assert list(SavedView.objects.values_list("query", flat=True)) == ["owner:me", long]

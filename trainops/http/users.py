@@ -1,6 +1,7 @@
 """Accounts are created, given roles, disabled and given passwords here; superusers only."""
 
 import secrets
+from collections.abc import Collection
 
 from django.contrib.auth import password_validation
 from django.contrib.auth.models import Group, User
@@ -36,6 +37,14 @@ def get(username: str) -> User:
     if user is None:
         raise UserNotFound(username)
     return user
+
+
+def former_username(user: User, update_fields: Collection[str] | None) -> str:
+    """Return the username that `user`, which is about to be saved, has now; "" if it stays."""
+    if update_fields is not None and "username" not in update_fields:
+        return ""
+    former = User.objects.filter(pk=user.pk).exclude(username=user.username)
+    return former.values_list("username", flat=True).first() or ""
 
 
 class NoServiceAccount(DomainError):

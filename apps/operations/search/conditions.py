@@ -24,6 +24,7 @@ from trainops.kind import KINDS
 
 _AGE = re.compile(r"[0-9]{1,4}[mhdw]")
 MANY = 1000  # operations with a tag
+ME = "me"  # as an owner: the user who asks
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _LOOKUPS: dict[str, Callable[..., Any]] = {
     "<": lookups.LessThan,
@@ -118,7 +119,7 @@ def _number(text: str) -> float | None:
 
 def owner_id(name: str, user: Person) -> Any:
     """Return whose id is meant; looked up first, since a join would hide the index by owner."""
-    if name == "me":
+    if name == ME:
         return user.pk
     found = User.objects.filter(username=name).values_list("pk", flat=True).first()
     return -1 if found is None else found

@@ -14,6 +14,7 @@ from apps.operations.lifecycle import State
 from apps.operations.models import OperationQuerySet, Study
 from apps.operations.search.best import EXTREMES
 from apps.operations.search.json_values import NumberAt, TextAt
+from apps.operations.search.language import quoted_value
 from apps.operations.search.sorting import is_value
 from apps.operations.search.values import METRICS, named, path_of
 from trainops.errors import DomainError
@@ -252,12 +253,8 @@ def _query(name: str, value: Key) -> str:
     is_column = name in COLUMNS
     if '"' in value or (not is_column and _reads_as_number(value)):
         return ""
-    text = _quoted(value.lower() if name == "state" else value)
+    text = quoted_value(value.lower() if name == "state" else value)
     return f"{name}:{text}" if is_column else f"{name}={text}"
-
-
-def _quoted(text: str) -> str:
-    return text if text and not set(text) & set(" ,\t\n\r\v\f\u00a0") else f'"{text}"'
 
 
 def _reads_as_number(text: str) -> bool:

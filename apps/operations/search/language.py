@@ -83,6 +83,26 @@ def quoted(name: str) -> str:
     return name if re.fullmatch(VALUE, name) else f'"{name}"'
 
 
+def quoted_value(text: str) -> str:
+    """Return a text as the value of a term: in quotation marks where it needs them."""
+    return text if text and not set(text) & set(" ,\t\n\r\v\f\u00a0") else f'"{text}"'
+
+
+def with_value(query: str, name: str, old: str, new: str) -> str:
+    """Return the query with the value `new` for `old` in its terms `name:`. Raises QueryError."""
+
+    def replaced(part: re.Match[str]) -> str:
+        is_old = part.group().replace('"', "").strip() == old
+        return quoted_value(new) if is_old else part.group()
+
+    for term in reversed(parse(query)):
+        if term.name.lower() == name and term.operator == ":":
+            end = term.offset + len(term.text)
+            start = end - len(term.value)
+            query = query[:start] + _PART.sub(replaced, term.value) + query[end:]
+    return query
+
+
 def unquoted(name: str) -> str:
     """Return the name of a value without quotation marks."""
     return name.strip('"')

@@ -1,6 +1,6 @@
 """Save views of the list, and find those that a user sees."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from django.db.models import Q, QuerySet
@@ -10,11 +10,13 @@ from apps.operations.models import SavedView
 from apps.operations.requests.access import Person
 from apps.operations.search.columns import FORM as COLUMNS_FORM
 from apps.operations.search.columns import MAX_COLUMNS, is_column
-from apps.operations.search.conditions import condition
+from apps.operations.search.conditions import ME, condition
 from apps.operations.search.groups import require_groupable
+from apps.operations.search.language import MAX_LENGTH, QueryError, with_value
 from apps.operations.search.sorting import FORM, is_sort
 from trainops.errors import DomainError
 from trainops.http.roles import Role, has_role
+from trainops.http.users import former_username
 from trainops.runtime.errors import ConfigError
 from trainops.text import name_problem
 
@@ -76,6 +78,21 @@ def delete(*, view_id: int, actor: "User") -> str:
         raise ViewNotFound(view_id)
     view.delete()
     return view.name
+
+
+def user_saved(instance: "User", update_fields: Collection[str] | None, **_: object) -> None:
+    """Receiver of `pre_save`: views of the operations of a user follow a new username."""
+    former = former_username(instance, update_fields)
+    if former in ("", ME):
+        return
+    views = SavedView.objects.filter(query__icontains="owner:").filter(query__contains=former)
+    for view in views:
+        try:
+            query = with_value(view.query, "owner", former, instance.username)
+        except QueryError:  # of another version
+            continue
+        if query != view.query and len(query) <= MAX_LENGTH:
+            SavedView.objects.filter(pk=view.pk, query=view.query).update(query=query)
 
 
 def _problems(owner: "User", name: str, columns: Sequence[str], sort: str) -> dict[str, str]:
