@@ -178,6 +178,8 @@ def test_every_name_that_the_language_allows_is_looked_up_and_sorted_by(three, a
         ("older:soon", "got 'soon'; allowed: a whole number"),
         ("val_loss<low", "got 'low'; allowed after '<': a number"),
         ("step=low", "allowed after '=': a number"),
+        ("kind:rl state=failed", r"'state=failed' \(character 9\): got 'state='; allowed: state:"),
+        ("Owner!=ana", "got 'Owner!='; allowed: owner:"),
         ("val_loss<inf", "allowed after '<': a number"),
     ],
 )

@@ -54,6 +54,12 @@ def test_anything_else_is_free_text(text):
         ('"two words"x<1', 0, "not a comparison"),
         ('""<1', 0, "not a comparison"),
         ('"a\0b"<1', 0, "not a comparison"),
+        ("val_loss < 0.1", 9, "no spaces around a sign: val_loss<0.1"),
+        ("kind:rl val_loss <0.1", 17, "no spaces around a sign: val_loss<0.1"),
+        ("val_loss\u22640.1", 0, "not a comparison"),
+        ("epochs==5", 0, "got '=='; allowed: <= >= != = < >"),
+        ("epochs=>5", 0, "got '=>'; allowed: <= >= != = < >"),
+        ("epochs<>5", 0, "got '<>'; allowed: <= >= != = < >"),
         ('"mAP@0.5"<', 0, "a value is missing after '<'"),
         ('"mAP@0.5"<"0', 0, "the quotation mark is not closed"),
         ('one tag:"night', 4, "the quotation mark is not closed"),
@@ -66,3 +72,13 @@ def test_errors_name_the_place_and_the_problem(text, offset, problem):
         parse(text)
     assert found.value.offset == offset
     assert f"character {offset + 1}" in found.value.message
+
+
+def test_a_quoted_value_may_begin_with_a_sign():
+    assert [term.plain for term in parse('name="=5" x "<5" kind:rl <5')] == [
+        "=5",
+        "x",
+        "<5",
+        "rl",
+        "<5",
+    ]

@@ -18,8 +18,8 @@ from apps.operations.models import Attempt, Tag
 from apps.operations.requests.access import Person, has_checkpoint
 from apps.operations.search import by_value
 from apps.operations.search.groups import without
-from apps.operations.search.language import COMPARISONS, Term, parse
-from apps.operations.search.values import is_latest, named
+from apps.operations.search.language import SIGNS, Term, parse
+from apps.operations.search.values import METRIC, is_latest, named
 from trainops.kind import KINDS
 
 _AGE = re.compile(r"[0-9]{1,4}[mhdw]")
@@ -69,10 +69,9 @@ def _of_term(term: Term, user: Person) -> Q:
     field = FIELDS.get(term.name.lower())
     if field is None:
         names = ", ".join(f"{name}:" for name in FIELDS)
-        signs = " ".join(COMPARISONS)
         raise term.error(
             f"got {term.name + ':'!r}; allowed: {names}, a metric or config field with one of "
-            f"{signs}, and text in quotation marks"
+            f"{SIGNS}, and text in quotation marks"
         )
     found = Q()
     for value in term.values:
@@ -93,6 +92,11 @@ def _checked(field: Field, value: str, term: Term) -> str:
 def _comparison(term: Term) -> Q:
     """Compare a metric, config field or column; false where the operation does not have it."""
     value, given = named(term.name), term.plain.strip()
+    if term.name.lower() in FIELDS and is_latest(value):
+        raise term.error(
+            f"got {term.name + term.operator!r}; allowed: {term.name.lower()}:, and "
+            f"{METRIC}{term.name} for a metric of this name"
+        )
     number = _number(given)
     if number is not None:
         left, right = value.number, Value(number)

@@ -1,6 +1,7 @@
 """The query language of lists: from text to terms, each with its place in the text. Pure."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trainops.errors import DomainError
@@ -19,6 +20,8 @@ _TERM = re.compile(
 )
 _PART = re.compile(r'(?:"[^"]*"|[^,"])+')
 _QUOTED = re.compile(r'"[^"]*"')
+_SIGN = re.compile(_COMPARISON)
+SIGNS = " ".join(COMPARISONS)
 
 
 class QueryError(DomainError):
@@ -72,6 +75,7 @@ def parse(text: str) -> list[Term]:
         if found.end() < len(text) and text[found.end()] == '"':
             raise QueryError(text[start:], start, "the quotation mark is not closed")
         terms.append(_term(found))
+    _refuse_spaces_around_signs(terms)
     if len(terms) > MAX_TERMS:
         extra = terms[MAX_TERMS]
         raise extra.error(f"the query has {len(terms)} terms; at most {MAX_TERMS}")
@@ -85,7 +89,7 @@ def quoted(name: str) -> str:
 
 def quoted_value(text: str) -> str:
     """Return a text as the value of a term: in quotation marks where it needs them."""
-    return text if text and not set(text) & set(" ,\t\n\r\v\f\u00a0") else f'"{text}"'
+    return text if text and not set(text) & set(" ,<>=\t\n\r\v\f\u00a0") else f'"{text}"'
 
 
 def with_value(query: str, name: str, old: str, new: str) -> str:
@@ -130,6 +134,8 @@ def _term(found: re.Match[str]) -> Term:
     )
     if term.name and not (term.values if term.operator == ":" else term.plain.strip()):
         raise term.error(f"a value is missing after {term.operator!r}")
+    if term.operator in COMPARISONS and term.value.startswith(("<", ">", "=")):
+        raise term.error(f"got {term.operator + term.value[0]!r}; allowed: {SIGNS}")
     if not term.name and _is_like_a_comparison(term.value):
         raise term.error(
             "not a comparison; put the name before the sign, or the whole text, in quotation marks"
@@ -137,6 +143,17 @@ def _term(found: re.Match[str]) -> Term:
     return term
 
 
+def _refuse_spaces_around_signs(terms: Sequence[Term]) -> None:
+    for index, term in enumerate(terms[1:], start=1):
+        before = terms[index - 1]
+        sign = None if term.name else _SIGN.match(term.value)
+        if sign and not before.name and re.fullmatch(VALUE, before.value):
+            is_alone = sign.end() == len(term.value)
+            after = terms[index + 1].text if is_alone and index + 1 < len(terms) else ""
+            meant = f"{before.value}{term.value}{after}"[:60]
+            raise term.error(f"no spaces around a sign: {meant}; or the text in quotation marks")
+
+
 def _is_like_a_comparison(text: str) -> bool:
     """Whether free text has a sign of a comparison after its first character, not quoted."""
-    return any(sign in _QUOTED.sub('"', text)[1:] for sign in "<>=")
+    return any(sign in _QUOTED.sub('"', text)[1:] for sign in "<>=≤≥≠")
