@@ -58,6 +58,19 @@ def test_fields_are_chosen(cli, operation):
     assert row.split() == ["A", "wish", "2", "-"]
 
 
+def test_a_list_shows_fields_that_only_one_operation_has(cli, operation):
+    (shown,) = cli("ls", "--fields", "name,config.epochs", "-o", "json").json
+    assert shown == {"name": "A wish", "config.epochs": 2}
+
+
+def test_a_field_that_does_not_exist_is_named_on_stderr(cli, operation):
+    ran = cli("show", operation.pk, "--fields", "name,epochs", "-o", "json")
+    assert ran.json == {"name": "A wish", "epochs": None}
+    assert "--fields: got 'epochs'; allowed: operation_id, " in ran.stderr
+    assert "config.none" not in cli("show", operation.pk, "--fields", "config.none").stderr
+    assert not cli("ls", "state:failed", "--fields", "epochs").stderr
+
+
 @pytest.mark.parametrize(
     ("state", "code"),
     [(State.COMPLETED, 0), (State.FAILED, 1), (State.CANCELLED, 1)],

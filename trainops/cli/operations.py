@@ -1,5 +1,6 @@
 """Commands on operations: list, look at, follow, stop, go on, delete."""
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -92,9 +93,16 @@ def ls(
         return
     page: RowPage[Operation] = session.api.rows("operations", **wanted, ordering=sort, limit=limit)
     if session.out.is_data:
-        session.out.data(page.rows)
+        session.out.data(_with_fields(session, page.rows))
     else:
         _list(session, page, limit, with_reasons=attention)
+
+
+def _with_fields(session: Session, rows: Sequence[Operation]) -> Sequence[Operation]:
+    """Return operations with the chosen fields, some of which only single ones have: `config`."""
+    if not session.out.missing(rows):
+        return rows
+    return [session.api.get(f"operations/{row['operation_id']}") for row in rows]
 
 
 def _list(

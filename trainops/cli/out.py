@@ -64,6 +64,9 @@ class Out:
             sys.stdout.writelines(f"{plain(each)}\n" for each in map(_id_of, _rows(data)) if each)
             return
         if self._fields and isinstance(data, list | dict):
+            if missing := self.missing(_rows(data)):
+                allowed = ", ".join(dict.fromkeys(name for row in _rows(data) for name in row))
+                self.note(f"--fields: got {missing[0]!r}; allowed: {allowed}")
             chosen = [{path: _at(row, path) for path in self._fields} for row in _rows(data)]
             data = chosen if isinstance(data, list) else chosen[0]
         match self.form:
@@ -80,6 +83,13 @@ class Out:
                     [cell(_text(row.get(name))) for name in self._fields] for row in _rows(data)
                 )
                 self.table([each.upper() for each in self._fields], rows)
+
+    def missing(self, rows: Sequence[Mapping[str, object]]) -> list[str]:
+        """Return the chosen fields that none of these rows has."""
+        names = {name for row in rows for name in row}
+        return [
+            path for path in self._fields if rows and not names & {path, path.partition(".")[0]}
+        ]
 
     def csv(self, rows: Sequence[Mapping[str, object]]) -> None:
         """Write rows with a line of names; no text is one that a spreadsheet computes."""
