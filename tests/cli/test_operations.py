@@ -140,6 +140,13 @@ def test_an_empty_list_says_what_to_do(cli):
     assert cli("ls", "-o", "json").json == []
 
 
+def test_a_list_without_matches_does_not_say_that_there_are_no_operations(cli, ana):
+    in_state(State.COMPLETED, owner=ana)
+    for wanted in (["state:failed"], ["--mine", "--search", "other"]):
+        ran = cli("ls", *wanted)
+        assert ran.stderr.strip() == "No operation matches."
+
+
 def test_ls_and_show_say_why_an_operation_needs_attention_and_a_note_acknowledges_it(cli, ana):
     stuck, other = submitted(ana), submitted(ana)
     stuck.row.update(concerns="STUCK,CORRUPTED")

@@ -76,6 +76,10 @@ def test_what_cannot_be_tried_is_a_usage_error(cli, wish, typed):
     assert not Study.objects.exists()
 
 
+def test_one_operation_is_not_counted_as_several(cli, wish):
+    assert "Submitted 1 operation.\n" in cli("studies", "run", wish, "--try", "seed=1").stderr
+
+
 def test_a_wrong_value_is_explained(cli, wish):
     ran = cli("studies", "run", wish, "--try", "epochs=0")
     assert ran.exit_code == ExitCode.USAGE and "epochs: got 0" in ran.stderr

@@ -53,6 +53,10 @@ def state(value: str) -> Text:
     return Text(plain(value), style=STATE_STYLES.get(value, ""))
 
 
+def operations(number: int) -> str:
+    return f"{number} operation" if number == 1 else f"{number} operations"
+
+
 def size(num_bytes: float | None) -> str:
     """Return e.g. "1.6 GB"; decimal units, as disks are sold."""
     if num_bytes is None:

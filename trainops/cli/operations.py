@@ -94,6 +94,8 @@ def ls(
     page: RowPage[Operation] = session.api.rows("operations", **wanted, ordering=sort, limit=limit)
     if session.out.is_data:
         session.out.data(_with_fields(session, page.rows))
+    elif not page.rows and any(wanted.values()):
+        session.out.note("No operation matches.")
     else:
         _list(session, page, limit, with_reasons=attention)
 

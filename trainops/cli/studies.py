@@ -134,7 +134,7 @@ def _submitted(session: Session, study: Study) -> None:
         return
     session.out.text(study["id"])
     left = f"; skipped invalid combinations: {len(study['left_out'])}" if study["left_out"] else ""
-    session.out.note(f"Submitted {len(study['operations'])} operations{left}.")
+    session.out.note(f"Submitted {looks.operations(len(study['operations']))}{left}.")
     session.out.note(f"  compare  {COMMAND} studies show {study['id']}")
     session.out.note(f"  cancel   {COMMAND} studies cancel {study['id']}")
 
@@ -303,10 +303,8 @@ def rm(
     """
     found = study_id(session.api, reference)
     study: Study = session.api.get(f"studies/{found}")
-    number = len(study["operations"])
-    confirm(
-        session, f"Delete {looks.plain(study['name'])!r} ({found}) with {number} operations?", yes
-    )
+    number = looks.operations(len(study["operations"]))
+    confirm(session, f"Delete {looks.plain(study['name'])!r} ({found}) with {number}?", yes)
     _say(session, session.api.delete(f"studies/{found}"))
 
 
