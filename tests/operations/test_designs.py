@@ -56,6 +56,23 @@ def test_what_is_no_design_is_refused(design, problem):
         Design.parse(design)
 
 
+@pytest.mark.parametrize(
+    ("given", "errors"),
+    [
+        (
+            {"low": 2.0, "high": 1.0},
+            {"values.a": "got {'low': 2.0, 'high': 1.0}; low (2) must be below high (1)"},
+        ),
+        ({"low": 2.0}, {"values.a.high": "nothing was given; it is required"}),
+        (5, {"values.a": "got 5; must be a valid list"}),
+    ],
+)
+def test_an_error_of_values_has_the_path_that_was_given(given, errors):
+    with pytest.raises(ConfigError) as refused:
+        Design.parse({"values": {"a": given}, "method": "random"})
+    assert refused.value.errors == errors
+
+
 def test_too_many_are_refused_before_they_are_made():
     with pytest.raises(TooMany, match="1000000 operations; at most 500"):
         _ = Design.parse({"values": {name: list(range(100)) for name in "abc"}}).num_trials

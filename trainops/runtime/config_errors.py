@@ -9,11 +9,13 @@ from pydantic import (
 from pydantic_core import ErrorDetails
 
 MAX_SHOWN = 80  # characters of what was given
+CHOICE = "|"  # begins the tag of a choice of a union, which is no part of a path
 
 
 def explain(cls: type[BaseModel], error: ErrorDetails) -> tuple[str, str]:
     """Return (dotted path, what was given and what is allowed)."""
-    path = ".".join(_short(str(part)) for part in error["loc"])
+    names = (str(part) for part in error["loc"])
+    path = ".".join(_short(name) for name in names if not name.startswith(CHOICE))
     if error["type"] == "extra_forbidden":
         return path, _unknown(cls, error["loc"])
     if error["type"] == "missing":

@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from fractions import Fraction
-from typing import Any, Final, Literal, Self, TypeAlias, TypedDict
+from typing import Annotated, Any, Final, Literal, Self, TypeAlias, TypedDict
 
-from pydantic import Field, model_validator
+from pydantic import Discriminator, Field, Tag, model_validator
 
 from trainops.plain import Config
 from trainops.runtime.config import Strict
+from trainops.runtime.config_errors import CHOICE
 
 MAX_OPERATIONS = 500  # of one study
 PARALLEL_BY_RESULTS = 4  # default of samplers that go by results
@@ -39,6 +40,19 @@ class Range(Strict):
         if self.whole and math.ceil(self.low) > math.floor(self.high):
             raise ValueError(f"no integer is in {self.low:g}..{self.high:g}")
         return self
+
+
+LIST, RANGE = f"{CHOICE}list", f"{CHOICE}range"
+
+
+def _choice(given: object) -> str:
+    """Return which of the two it is, so that errors are about that one only."""
+    return RANGE if isinstance(given, Range | Mapping) else LIST
+
+
+ListOrRange: TypeAlias = Annotated[
+    Annotated[list[Any], Tag(LIST)] | Annotated[Range, Tag(RANGE)], Discriminator(_choice)
+]
 
 
 class PathCondition(Strict):
@@ -86,7 +100,7 @@ class WalkForward(Strict):
 class Design(Strict):
     """The search space, and how it is searched."""
 
-    values: dict[str, list[Any] | Range] = Field(
+    values: dict[str, ListOrRange] = Field(
         description="Values or ranges by dotted path in the config.", max_length=10
     )
     conditions: dict[str, PathCondition] = Field(
