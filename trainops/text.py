@@ -9,12 +9,16 @@ from unicodedata import category
 
 FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n")  # how a cell begins that is computed
 NUMBER = re.compile(r"[-+](\d+(\.\d*)?([eE][-+]?\d+)?|Infinity)", re.ASCII)
+JOINERS = re.compile(  # between letters, as in Persian words, or symbols, as in emoji
+    r"(?<=[^\x00-\x7f\u200b-\u200f])[\u200c\u200d](?=[^\x00-\x7f\u200b-\u200f])"
+)
 HIDDEN = frozenset({"Cc", "Cf", "Co", "Cs", "Zl", "Zp"})  # controls, overrides, separators
 
 
 def name_problem(text: str) -> str:
     """Return what is wrong with the characters of a name, or an empty text."""
-    hidden = sorted({f"U+{ord(each):04X}" for each in text if category(each) in HIDDEN})
+    others = JOINERS.sub("", text)
+    hidden = sorted({f"U+{ord(each):04X}" for each in others if category(each) in HIDDEN})
     if not hidden:
         return ""
     return f"contains invisible characters ({', '.join(hidden[:5])}); remove them"

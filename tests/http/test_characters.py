@@ -173,13 +173,27 @@ def test_the_csrf_token_is_asked_for_first(admin):
     assert admin.post("/account/", {"name": "\x00"}).status_code == 403
 
 
-@pytest.mark.parametrize("text", ["ä", "\U0001f600", "'", "<b>", "é" * 50])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ä",
+        "\U0001f600",
+        "'",
+        "<b>",
+        "é" * 50,
+        "\u0645\u06cc\u200c\u062e",
+        "👩\u200d🔬 👩🏽\u200d🔬",
+    ],
+)
 def test_what_can_be_stored_is_not_refused(admin, text):
     assert admin.get("/", {"q": text}).status_code == 200
     assert admin.post("/account/", {"name": text}).status_code == 200
 
 
-@pytest.mark.parametrize("text", ["\u202e", "\x7f", "a\x1b[2J", "\u200b"])
+@pytest.mark.parametrize(
+    "text",
+    ["\u202e", "\x7f", "a\x1b[2J", "\u200b", "a\u200db", "\u200d", "é\u200d", "é\u200c\u200cé"],
+)
 def test_a_name_with_invisible_characters_is_refused(admin, text):
     assert admin.get("/", {"q": text}).status_code == 200
     answer = admin.post("/account/", {"name": text})
