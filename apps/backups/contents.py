@@ -13,6 +13,16 @@ CHUNK_BYTES = 2**20
 DRAFT = ".draft-"
 
 
+def whole(file: BinaryIO, max_bytes: int) -> bytes:
+    """Return the rest of a small file. Raises ValueError where it has more bytes."""
+    content = bytearray()
+    while chunk := file.read(CHUNK_BYTES):
+        content += chunk
+        if len(content) > max_bytes:
+            raise ValueError(f"it has more than {max_bytes:,} bytes")
+    return bytes(content)
+
+
 def copy(source: BinaryIO, target: Path, digest: str) -> int:
     """Copy the rest of an open file to `target`, which appears whole or not at all.
 

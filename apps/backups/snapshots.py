@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from apps.backups import files, places
-from apps.backups.contents import digest_of
+from apps.backups.contents import digest_of, whole
 from apps.backups.errors import ForeignPlace, NotABackup
 from apps.backups.files import BackupFiles
 from apps.backups.store import BackupStore
@@ -19,6 +19,8 @@ from trainops.encrypted_files import Altered
 FORMAT, VERSION = "trainops-backup", 1
 INDEX, DATABASE, SECRET_KEY = "snapshot.json", "database", "secret_key"
 PREFIX = "snapshots/"
+MAX_INDEX_BYTES = 2**30  # more than ten million files
+MAX_KEY_BYTES = 2**16
 MANY = 5  # that a message names
 NAME = re.compile(r"\d{8}T\d{6}Z(-\d+)?")
 OWN = re.compile(rf"{PREFIX}{NAME.pattern}/({re.escape(INDEX)}|{DATABASE}|{SECRET_KEY})")
@@ -66,7 +68,7 @@ def read(store: BackupStore, backup: str) -> Snapshot:
     path = f"{store.location}/{name_of(backup)}"
     try:
         with store.opened(name_of(backup)) as file:
-            content: dict[str, Any] = json.loads(file.read())
+            content: dict[str, Any] = json.loads(whole(file, MAX_INDEX_BYTES))
         is_known = (content.pop("format"), content.pop("version")) == (FORMAT, VERSION)
         if is_known:
             losses = [Loss(**each) for each in content.pop("losses")]
@@ -173,11 +175,13 @@ def place_key(store: BackupStore, backup: str, data_dir: Path) -> None:
     target = data_dir / SECRET_KEY
     try:
         with store.opened(name_of(backup, SECRET_KEY)) as file:
-            key = file.read()
+            key = whole(file, MAX_KEY_BYTES)
     except FileNotFoundError:
         return
     except Altered:
         raise NotABackup(f"The secret key of the backup {backup} was altered.") from None
+    except ValueError as error:
+        raise NotABackup(f"The secret key of the backup {backup} is none: {error}.") from None
     if not target.exists():
         descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "wb") as private:

@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 from blake3 import blake3
 
-from apps.backups.contents import CHUNK_BYTES, DRAFT, copy
+from apps.backups.contents import CHUNK_BYTES, DRAFT, copy, whole
 from apps.backups.errors import KeyProblem, NotABackup
 from apps.backups.keys import BackupKey, read_key
 from apps.backups.places import BackupBucket, BackupDirectory, Place
@@ -22,6 +22,7 @@ from trainops.encrypted_files import Altered, content_bytes
 
 DAY_SECONDS = 86_400
 MARKER, FORMAT, VERSION = "encryption.json", "trainops-backup-encryption", 1
+MAX_MARKER_BYTES = 4096
 
 
 class BackupStore:
@@ -196,7 +197,7 @@ def _marked(store: BackupStore) -> str:
     """Return the id of the key of the backups; empty where they are not encrypted."""
     try:
         with store.place.opened(MARKER) as file:
-            content = json.loads(file.read())
+            content = json.loads(whole(file, MAX_MARKER_BYTES))
         if (content["format"], content["version"]) == (FORMAT, VERSION):
             return str(content["key_id"])
     except FileNotFoundError:

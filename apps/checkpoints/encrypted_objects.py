@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from apps.checkpoints.objects import FileContent, Object, Objects, Unfinished
-from apps.checkpoints.trying import Missing, OtherKey
+from apps.checkpoints.trying import Missing, OtherKey, TooLarge
 from trainops import checkpoint_storage
 from trainops.encrypted_files import Altered, FileKey, content_bytes, stored_bytes
 
@@ -54,10 +54,17 @@ class EncryptedObjects:
             if place != newest:
                 self.store.remove(place)
 
-    def get(self, name: str, path: Path, stop: threading.Event) -> None:
-        """Download into a new file. What was altered ends where it was: its digest is another."""
+    def get(
+        self, name: str, path: Path, stop: threading.Event, *, max_bytes: int | None = None
+    ) -> None:
+        """Download into a new file. What was altered ends where it was: its digest is another.
+
+        With a maximum, the size is asked for first. Raises TooLarge where that is larger.
+        """
         for place, key in self._places(name):
             with suppress(Missing):
+                if max_bytes is not None:
+                    self._require_size(place, key, max_bytes)
                 self.store.get(place, path, stop)
                 if key is not None:
                     with suppress(Altered):
@@ -111,6 +118,12 @@ class EncryptedObjects:
 
     def forget(self, upload: Unfinished) -> None:
         self.store.forget(upload)
+
+    def _require_size(self, place: str, key: FileKey | None, max_bytes: int) -> None:
+        size = self.store.size(place)
+        allowed = max_bytes if key is None else stored_bytes(max_bytes)
+        if size > allowed:
+            raise TooLarge(place, size, allowed)
 
     def _has(self, place: str) -> bool:
         try:

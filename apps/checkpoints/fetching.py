@@ -4,15 +4,17 @@ import shutil
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from secrets import token_hex
 
 from apps.checkpoints import storage
 from apps.checkpoints.encrypted_objects import EncryptedObjects
-from apps.checkpoints.trying import Missing, RetryPolicy, retried
+from apps.checkpoints.trying import Missing, RetryPolicy, TooLarge, retried
 from trainops.runtime.checkpoint.durable import require_space
 from trainops.runtime.checkpoint.manifest import (
     MANIFEST,
+    MAX_MANIFEST_BYTES,
     Artifact,
     Checkpoint,
     open_verified,
@@ -37,7 +39,7 @@ class Fetch:
 
     def manifest(self, digest: str | None) -> Checkpoint:
         """Fetch what the files must be. Raises CheckpointCorrupted."""
-        self._get(storage.manifest_location(self.artifacts_path), MANIFEST)
+        self._get(storage.manifest_location(self.artifacts_path), MANIFEST, MAX_MANIFEST_BYTES)
         with self._named():
             checkpoint = read_manifest(self.draft, digest)
         require_space(self.draft, checkpoint.size_bytes)
@@ -45,20 +47,20 @@ class Fetch:
 
     def file(self, artifact: Artifact) -> None:
         """Fetch one file and compare it with its digest. Raises CheckpointCorrupted."""
-        self._get(storage.location(self.artifacts_path, artifact), artifact.name)
+        remote = storage.location(self.artifacts_path, artifact)
+        self._get(remote, artifact.name, artifact.size_bytes)
         with self._named(), open_verified(self.draft, artifact):
             pass
 
-    def _get(self, remote: str, name: str) -> None:
+    def _get(self, remote: str, name: str, max_bytes: int) -> None:
+        directory, path = storage.directory(self.artifacts_path), self.draft / name
+        call = partial(self.objects.get, remote, path, self.stop, max_bytes=max_bytes)
         try:
-            retried(
-                lambda: self.objects.get(remote, self.draft / name, self.stop),
-                self.policy,
-                self.stop,
-            )
+            retried(call, self.policy, self.stop)
         except Missing:
-            directory = storage.directory(self.artifacts_path)
             raise CheckpointCorrupted(directory, missing=[name]) from None
+        except TooLarge as error:
+            raise CheckpointCorrupted(directory, altered=[name], reason=str(error)) from None
 
     @contextmanager
     def _named(self) -> Iterator[None]:

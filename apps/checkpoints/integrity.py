@@ -11,7 +11,8 @@ from apps.checkpoints.models import Checkpoint
 from apps.checkpoints.owners import owners
 from apps.checkpoints.services import elect_best
 from apps.checkpoints.signatures import SignatureRefused
-from trainops.runtime.checkpoint.manifest import MANIFEST, verify
+from apps.checkpoints.trying import TooLarge
+from trainops.runtime.checkpoint.manifest import MANIFEST, MAX_MANIFEST_BYTES, verify
 from trainops.runtime.errors import CheckpointCorrupted
 
 
@@ -105,7 +106,11 @@ def committed_manifest(artifacts_path: str, digest: str) -> bytes:
     """Do what `manifest_of` does, for callers that have checked the identity of the storage."""
     directory = storage.directory(artifacts_path)
     if (bucket := remote.bucket()) is not None:
-        content = bucket.read(storage.manifest_location(artifacts_path))
+        name = storage.manifest_location(artifacts_path)
+        try:
+            content = bucket.read(name, max_bytes=MAX_MANIFEST_BYTES)
+        except TooLarge as error:
+            raise CheckpointCorrupted(directory, altered=[MANIFEST], reason=str(error)) from None
     else:
         content = _read(directory / MANIFEST)
     if content is None:
@@ -117,7 +122,8 @@ def committed_manifest(artifacts_path: str, digest: str) -> bytes:
 
 def _read(path: Path) -> bytes | None:
     try:
-        return path.read_bytes()
+        with path.open("rb") as file:
+            return file.read(MAX_MANIFEST_BYTES + 1)  # more has another digest
     except FileNotFoundError:
         return None
 

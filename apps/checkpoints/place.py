@@ -86,7 +86,9 @@ class BucketPlace:
                 _once(partial(self.objects.get, OBJECT, path, threading.Event()))
             except Missing:
                 return None
-            storage_id = storage_identity.parse(path.read_bytes(), self.location)
+            with path.open("rb") as file:
+                content = file.read(storage_identity.MAX_BYTES)
+            storage_id = storage_identity.parse(content, self.location)
         if not _once(partial(self.objects.is_there_for_each, OBJECT)):
             self.write_id(storage_id)  # processes without a key then refuse the storage
         return storage_id

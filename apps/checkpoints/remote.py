@@ -24,7 +24,7 @@ from apps.checkpoints.encrypted_objects import EncryptedObjects
 from apps.checkpoints.fetching import Fetch, new_draft
 from apps.checkpoints.removals import REMOVALS
 from apps.checkpoints.storage import Stored
-from apps.checkpoints.trying import Missing, RetryPolicy, StorageFailed, retried
+from apps.checkpoints.trying import Missing, RetryPolicy, StorageFailed, TooLarge, retried
 from trainops.checkpoint_storage import Bucket
 from trainops.runtime.checkpoint.durable import require_space
 from trainops.runtime.checkpoint.manifest import (
@@ -126,19 +126,23 @@ class Remote:
             return False
         return True
 
-    def read(self, name: str) -> bytes | None:
-        """Return a small object's content; None where there is none. Raises StorageFailed."""
+    def read(self, name: str, *, max_bytes: int) -> bytes | None:
+        """Return a small object's content; None where there is none.
+
+        Raises TooLarge, StorageFailed.
+        """
         with TemporaryDirectory() as room:
-            path = Path(room) / "object"
+            path, stop = Path(room) / "object", threading.Event()
+            call = partial(self.objects.get, name, path, stop, max_bytes=max_bytes)
             try:
-                retried(
-                    partial(self.objects.get, name, path, threading.Event()),
-                    ASKED,
-                    threading.Event(),
-                )
+                retried(call, ASKED, stop)
             except Missing:
                 return None
-            return path.read_bytes()
+            with path.open("rb") as file:
+                content = file.read(max_bytes + 1)
+        if len(content) > max_bytes:  # it was replaced meanwhile
+            raise TooLarge(name, len(content), max_bytes)
+        return content
 
     def write(self, name: str, content: bytes) -> None:
         """Write a small object. Raises StorageFailed."""

@@ -18,11 +18,13 @@ from django.conf import settings
 
 from apps.checkpoints import remote, signing_keys, storage
 from apps.checkpoints.models import Checkpoint
+from apps.checkpoints.trying import TooLarge
 from trainops.runtime.checkpoint.durable import write_whole
 from trainops.runtime.checkpoint.manifest import verify
 from trainops.runtime.errors import CheckpointCorrupted
 
 FORMAT, VERSION = "trainops-signature", 1
+UNREADABLE = "unreadable"  # in place of a signature: its file has none
 
 
 class Standing(StrEnum):
@@ -98,9 +100,13 @@ def read(artifacts_path: str) -> str:
 
     It is as good on this disk as in a bucket. Raises OSError where a bucket does not answer.
     """
-    content = _read_file(artifacts_path)
+    content = _read_file(storage.directory(artifacts_path))
     if content is None and (bucket := remote.bucket()) is not None:
-        content = bucket.read(storage.signature_location(artifacts_path))
+        name, max_bytes = storage.signature_location(artifacts_path), storage.MAX_SIGNATURE_BYTES
+        try:
+            content = bucket.read(name, max_bytes=max_bytes)
+        except TooLarge:
+            return UNREADABLE
     return "" if content is None else _text(content)
 
 
@@ -113,10 +119,8 @@ def of_copy(directory: Path) -> Signature:
     place = directory.resolve()
     digest = verify(place).digest
     signature = place / storage.SIGNATURE
-    signed = ""
-    if signature.exists():
-        content = signature.read_bytes() if signature.is_file() else b""
-        signed = _text(content[: storage.MAX_SIGNATURE_BYTES])
+    content = b"" if signature.exists() and not signature.is_file() else _read_file(place)
+    signed = "" if content is None else _text(content)
     return SignatureChecks().check(f"{place.parent.name}/{place.name}", digest, signed)
 
 
@@ -138,7 +142,7 @@ def _text(content: bytes) -> str:
             return f"{found['public_key']}:{found['signature']}"
     except (ValueError, TypeError, KeyError, RecursionError):
         pass
-    return "unreadable"
+    return UNREADABLE
 
 
 class SignatureChecks:
@@ -243,9 +247,9 @@ def _payload(artifacts_path: str, digest: str) -> bytes:
     return f"trainops checkpoint 1\n{artifacts_path}\n{digest}".encode()
 
 
-def _read_file(artifacts_path: str) -> bytes | None:
+def _read_file(directory: Path) -> bytes | None:
     try:
-        with (storage.directory(artifacts_path) / storage.SIGNATURE).open("rb") as file:
+        with (directory / storage.SIGNATURE).open("rb") as file:
             return file.read(storage.MAX_SIGNATURE_BYTES)
     except (FileNotFoundError, NotADirectoryError):
         return None

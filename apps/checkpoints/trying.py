@@ -37,6 +37,13 @@ class Missing(Exception):
     """The storage answers, and does not have the object."""
 
 
+class TooLarge(Exception):
+    """The object is larger than what belongs in its place."""
+
+    def __init__(self, name: str, size_bytes: int, max_bytes: int) -> None:
+        super().__init__(f"{name} has {size_bytes:,} bytes; allowed: {max_bytes:,}")
+
+
 class NobodyWaits(Exception):
     """The caller no longer waits for it."""
 
@@ -62,6 +69,7 @@ def retried(call: Callable[[], T], policy: RetryPolicy, stop: threading.Event) -
     Raises:
         StorageFailed: it went wrong for good, or too often.
         Missing: there is no such object.
+        TooLarge: it is larger than allowed.
         NobodyWaits: `stop` was set.
     """
     for number in range(1, policy.tries + 1):
@@ -69,7 +77,7 @@ def retried(call: Callable[[], T], policy: RetryPolicy, stop: threading.Event) -
             raise NobodyWaits
         try:
             return call()
-        except (Missing, NobodyWaits, StorageFailed):
+        except (Missing, NobodyWaits, StorageFailed, TooLarge):
             raise
         except Exception as error:
             if number == policy.tries or not passes(error):

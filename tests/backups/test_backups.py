@@ -254,6 +254,18 @@ def test_an_index_that_cannot_be_read_is_named(content, backups, checkpoint):
         newest(backups)
 
 
+def test_an_index_and_a_secret_key_are_not_read_beyond_their_largest_size(
+    backups, checkpoint, monkeypatch, tmp_path
+):
+    making.make(backups)
+    monkeypatch.setattr(snapshots, "MAX_INDEX_BYTES", 100)
+    with pytest.raises(NotABackup, match=r"snapshot\.json cannot be read: it has more than 100 b"):
+        newest(backups)
+    path(backups, snapshots.SECRET_KEY).write_bytes(bytes(snapshots.MAX_KEY_BYTES + 1))
+    with pytest.raises(NotABackup, match="is none: it has more than 65,536 bytes"):
+        snapshots.place_key(backups, snapshots.find(backups), tmp_path / "new")
+
+
 def test_a_newer_format_asks_for_an_update(backups, checkpoint):
     making.make(backups)
     index = path(backups, snapshots.INDEX)

@@ -2,13 +2,14 @@
 
 import threading
 import time
+import tracemalloc
 
 import httpx
 import pytest
 from blake3 import blake3
 from django.core.files.storage import storages
 
-from apps.checkpoints import cleaning, copies, integrity, remote, services, storage
+from apps.checkpoints import cleaning, copies, integrity, remote, services, signatures, storage
 from apps.checkpoints.encrypted_objects import EncryptedObjects
 from apps.checkpoints.models import Checkpoint
 from apps.checkpoints.objects import StorageObjects
@@ -20,6 +21,7 @@ from apps.operations.lifecycle import State
 from apps.operations.scheduling import readiness
 from tests.api.conftest import signed_in
 from tests.api.saved import saved
+from tests.checkpoints.conftest import BUCKET
 from tests.operations import rows
 from tests.waiting import wait_until
 from trainops.runtime import lossless
@@ -74,6 +76,36 @@ def test_what_is_uploaded_is_downloaded_on_another_machine(store, machine):
     assert here != there
     assert {path.name: path.read_bytes() for path in there.iterdir()} == before
     assert not list(storage.drafts())
+
+
+def test_a_large_object_in_the_place_of_a_small_file_is_not_read(store, machine):
+    checkpoint = uploaded(rows.submitted())
+    path, digest = checkpoint.artifacts_path, checkpoint.manifest_digest
+    machine("second")
+    for name in ("manifest.json", "signature.json"):
+        store.client.put_object(Bucket=BUCKET, Key=store.key(checkpoint, name), Body=LARGE)
+    tracemalloc.start()
+    try:
+        assert signatures.read(path) == "unreadable"
+        with pytest.raises(CheckpointCorrupted, match="has 9,437,184 bytes; allowed: 4,194,304"):
+            integrity.committed_manifest(path, digest)
+        with pytest.raises(CheckpointCorrupted, match="has 9,437,184 bytes; allowed: 4,194,304"):
+            copies.make_local(path, digest, threading.Event())
+        assert tracemalloc.get_traced_memory()[1] < len(LARGE) / 2
+    finally:
+        tracemalloc.stop()
+    assert not list(storage.drafts())
+
+
+def test_a_file_that_is_larger_than_its_manifest_says_is_not_downloaded(store, s3_proxy, machine):
+    checkpoint = uploaded(rows.submitted())
+    machine("second")
+    store.client.put_object(Bucket=BUCKET, Key=store.key(checkpoint), Body=LARGE)
+    s3_proxy.seen.clear()
+    with pytest.raises(CheckpointCorrupted) as refused:
+        download(checkpoint)
+    assert refused.value.altered == ["model.pt"]
+    assert not [path for method, path in s3_proxy.seen if method == "GET" and "model.pt" in path]
 
 
 def test_the_manifest_goes_last(store, s3_proxy):

@@ -176,6 +176,9 @@ def read_manifest(path: Path, digest: str | None = None) -> Checkpoint:
     """Return what the manifest promises (its state is left empty). Raises CheckpointCorrupted."""
     with _open(path, MANIFEST) as file:
         content = file.read(MAX_MANIFEST_BYTES + 1)
+    if len(content) > MAX_MANIFEST_BYTES:
+        reason = f"{MANIFEST} has more than {MAX_MANIFEST_BYTES:,} bytes"
+        raise CheckpointCorrupted(path, altered=[MANIFEST], reason=reason)
     found = blake3(content).hexdigest()
     if digest is not None and found != digest:
         raise CheckpointCorrupted(path, altered=[MANIFEST])
