@@ -143,7 +143,7 @@ def test_an_account_with_the_same_name_is_not_taken_over(client, provider, sign_
         ({"header": {"b": "x" * 20_000}}, "the ID token"),
         ({"answers": {"/jwks": [200, '{"keys": []}']}}, "no usable key"),
         ({"answers": {"/jwks": [200, "[]"]}}, "no usable key"),
-        ({"answers": {"/jwks": [500, "broken"]}}, "no usable key"),
+        ({"answers": {"/jwks": [500, "broken"]}}, "/jwks: HTTP 500"),
         ({"answers": {"/token": [200, "{}"]}}, "no ID token"),
         ({"answers": {"/token": [200, "not JSON"]}}, "JSON"),
         ({"answers": {"/token": [200, "[" * 100]}}, "JSON"),

@@ -23,7 +23,7 @@ OPTIONAL = ("userinfo_endpoint", "end_session_endpoint")
 MAIL = {"email", "email_verified"}  # claims that belong together
 FAILED_SECONDS = 5.0  # for which a provider that did not answer is not asked again
 _known: dict[str, tuple[float, "Published | ProviderProblem"]] = {}  # each until a time
-_known_keys: dict[str, tuple[float, Mapping[str, Any]]] = {}  # each with when it was read
+_known_keys: dict[str, tuple[float, "Mapping[str, Any] | ProviderProblem"]] = {}  # and when read
 _lock = threading.Lock()
 
 
@@ -158,8 +158,7 @@ def claims(oidc: Oidc, tokens: Tokens, *, nonce: str) -> dict[str, Any]:
     same subject.
     """
     provider = published(oidc)
-    keys = ask(oidc, "GET", provider.address("jwks_uri"))
-    found = id_tokens.verified(oidc, tokens.id_token, keys.body, nonce=nonce)
+    found = id_tokens.verified(oidc, tokens.id_token, _read_keys(oidc), nonce=nonce)
     url = provider.address("userinfo_endpoint")
     if not url or _needed(oidc) <= found.keys():
         return found
@@ -183,12 +182,35 @@ def logout_claims(oidc: Oidc, token: str) -> dict[str, Any]:
 def _keys(oidc: Oidc, seconds: float) -> Mapping[str, Any]:
     """Return the keys of the provider, read at most this long ago. Raises ProviderProblem."""
     with _lock:
-        read_at, keys = _known_keys.get(oidc.issuer, (-math.inf, {}))
-    if time.monotonic() - read_at > seconds:
-        keys = ask(oidc, "GET", published(oidc).address("jwks_uri")).body
-        with _lock:
-            _known_keys[oidc.issuer] = (time.monotonic(), keys)
-    return keys
+        read_at, kept = _known_keys.get(oidc.issuer, (-math.inf, {}))
+    allowed = FAILED_SECONDS if isinstance(kept, ProviderProblem) else seconds
+    if time.monotonic() - read_at > allowed:
+        kept = _read_keys_anew(oidc)
+    if isinstance(kept, ProviderProblem):
+        raise ProviderProblem(kept.message, detail=kept.detail)
+    return kept
+
+
+def _read_keys_anew(oidc: Oidc) -> Mapping[str, Any] | ProviderProblem:
+    found: Mapping[str, Any] | ProviderProblem
+    try:
+        found = _read_keys(oidc)
+    except ProviderProblem as problem:
+        if problem.status == HTTPStatus.SERVICE_UNAVAILABLE:  # of this process
+            raise
+        found = problem
+    with _lock:
+        _known_keys[oidc.issuer] = (time.monotonic(), found)
+    return found
+
+
+def _read_keys(oidc: Oidc) -> Mapping[str, Any]:
+    """Return the keys that the provider publishes now. Raises ProviderProblem."""
+    url = published(oidc).address("jwks_uri")
+    answer = ask(oidc, "GET", url)
+    if answer.status != HTTPStatus.OK:
+        raise ProviderProblem(NOT_ACCEPTED, detail=f"{url}: HTTP {answer.status}")
+    return answer.body
 
 
 def _needed(oidc: Oidc) -> set[str]:
