@@ -12,7 +12,7 @@ from tests.identity.provider import EVENT
 from tests.identity.test_oidc import signed_in
 from tests.pages import making
 from trainops.http.models import AuditEntry, Identity, RecentCount
-from trainops.http.oidc import logout
+from trainops.http.oidc import flow, logout
 from trainops.http.oidc import provider as published
 from trainops.http.oidc.flow import AT_PROVIDER
 
@@ -153,6 +153,47 @@ def test_a_session_that_an_earlier_version_began_is_ended(browser, report):
     assert [signed_in(ben), signed_in(ana)] == [None, "ana"]
 
 
+NAMED = [
+    ({"sub": "1"}, "a"), ({"sub": "1", "sid": "a"}, "a"), ({"sub": None, "sid": "a"}, "a"),
+    ({"sub": "1", "sid": "a"}, None),
+]  # fmt: skip
+OTHERS = [
+    ({"sub": "2"}, "a"), ({"sub": "1", "sid": "b"}, "a"), ({"sub": None, "sid": "b"}, "a"),
+    ({"sub": None, "sid": "a"}, None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("reported", "sid", "is_ended"),
+    [*((*each, True) for each in NAMED), *((*each, False) for each in OTHERS)],
+)
+def test_a_sign_in_that_is_completed_after_its_report_is_ended(
+    provider, sign_in, report, monkeypatch, reported, sid, is_ended
+):
+    provider.control(claims=provider.person(sid=sid))
+    complete = flow.sign_in.complete
+
+    def while_the_provider_reports(*given, **named):
+        done = complete(*given, **named)
+        assert report(**reported).status_code == 200
+        return done
+
+    monkeypatch.setattr(flow.sign_in, "complete", while_the_provider_reports)
+    client = Client()
+    answer = sign_in(client)
+    assert signed_in(client) == (None if is_ended else "ben")
+    if is_ended:
+        assert answer.status_code == 403 and "ended this sign-in meanwhile" in answer.text
+        assert client.get("/account/").status_code == 302
+
+
+def test_a_person_who_was_signed_out_signs_in_again(browser, report):
+    before = browser(sid="a")
+    assert report(sub="1", sid="a").status_code == 200
+    later = browser(sid="a", iat=int(time.time()) + 2)
+    assert [signed_in(before), signed_in(later)] == [None, "ben"]
+
+
 def test_without_a_session_id_in_id_tokens_the_subject_decides(browser, report):
     ben, ana = browser(), browser(sub="2", name="ana")
     report(sid="a", sub=None)
@@ -175,6 +216,28 @@ def test_the_provider_is_asked_for_its_keys_once(browser, provider, report, monk
     provider.control()
     monkeypatch.setattr(published, "FAILED_SECONDS", -1.0)
     assert report(sub="1").status_code == 200 and signed_in(ben) is None
+
+
+def test_an_error_in_place_of_the_keys_is_forgotten_in_seconds(
+    browser, provider, report, monkeypatch
+):
+    ben = browser()
+    published.forget()
+    provider.control(answers={"/jwks": [500, "{}"]})
+    answer = report(sub="1")
+    assert (answer.status_code, "HTTP 500" in answer.text) == (400, False)
+    before = provider.requests().count("GET /jwks")
+    assert report(sub="1").status_code == 400
+    assert provider.requests().count("GET /jwks") == before, "it is not asked at once"
+    provider.control()
+    monkeypatch.setattr(published, "FAILED_SECONDS", -1.0)
+    assert report(sub="1").status_code == 200 and signed_in(ben) is None
+
+
+def test_an_error_in_place_of_the_keys_is_no_fault_of_the_token(provider, sign_in, client, caplog):
+    provider.control(answers={"/jwks": [500, "down"]}, claims=provider.person())
+    assert sign_in(client).status_code == 502
+    assert "/jwks: HTTP 500" in caplog.text
 
 
 def test_what_ended_meanwhile_is_not_looked_at(browser, report):

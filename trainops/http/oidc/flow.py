@@ -1,11 +1,13 @@
 """A sign-in by the provider: from the button to the callback, both in one session of a browser."""
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from secrets import token_urlsafe
 from typing import Any
 
+from django.contrib.auth import logout
 from django.contrib.auth.models import User
 from django.contrib.sessions.backends.base import UpdateError
 from django.http import HttpRequest
@@ -13,7 +15,7 @@ from django.utils import timezone
 from django.utils.crypto import constant_time_compare
 
 from trainops.http import recent_counts, sign_in
-from trainops.http.oidc import accounts, provider
+from trainops.http.oidc import accounts, provider, reported
 from trainops.http.oidc.errors import SignInRefused
 from trainops.oidc_settings import Oidc
 
@@ -77,10 +79,28 @@ def finish(request: HttpRequest, oidc: Oidc) -> FinishedSignIn:
     user = accounts.sign_in(oidc, claims)
     is_first = sign_in.complete(request, user, method=sign_in.BY_PROVIDER)
     request.session[PROVIDER] = oidc.issuer
-    request.session[AT_PROVIDER] = {name: claims.get(name) for name in ("sub", "sid", "iat")}
+    at_provider = {name: claims.get(name) for name in ("sub", "sid", "iat")}
+    request.session[AT_PROVIDER] = at_provider
     # The roles are those of the groups at the sign-in, so it must not be long ago.
     request.session.set_expiry(timezone.now() + timedelta(hours=oidc.session_hours))
+    _store(request, oidc, at_provider)
     return FinishedSignIn(begun["to"], is_first)
+
+
+def _store(request: HttpRequest, oidc: Oidc, at_provider: Mapping[str, Any]) -> None:
+    """Store the session of a sign-in, unless its end was reported since the ID token was issued.
+
+    Raises SignInRefused.
+    """
+    ended = SignInRefused("The provider has ended this sign-in meanwhile. Sign in again.")
+    try:
+        request.session.save()
+    except UpdateError:  # a report has ended it already
+        logout(request)
+        raise ended from None
+    if reported.has_ended(oidc.issuer, at_provider):
+        logout(request)
+        raise ended
 
 
 def sign_out_address(request: HttpRequest, oidc: Oidc) -> str:

@@ -16,7 +16,7 @@ from trainops.clock import DatabaseNow
 from trainops.http import recent_counts
 from trainops.http.access_log import note
 from trainops.http.models import Identity
-from trainops.http.oidc import provider
+from trainops.http.oidc import provider, reported
 from trainops.http.oidc.errors import SignInRefused
 from trainops.http.oidc.flow import AT_PROVIDER, PROVIDER
 from trainops.oidc_settings import Oidc
@@ -33,6 +33,7 @@ def sign_out(request: HttpRequest, oidc: Oidc, token: str) -> None:
     if recent_counts.count(key, seconds=MESSAGES_SECONDS).number > MAX_MESSAGES:
         raise SignInRefused("Too many logout tokens of this address.", status=429)
     claims = provider.logout_claims(oidc, token)
+    reported.record(oidc.issuer, claims)
     ended = dict(_named(oidc, claims))
     Session.objects.filter(pk__in=ended).delete()
     users = User.objects.filter(pk__in=set(ended.values())).order_by("username")
