@@ -114,6 +114,17 @@ def test_it_goes_with_its_operation(imported, settings):
     assert not [*settings.DATA_DIR.glob("exports/*")]
 
 
+def test_what_is_made_while_its_operation_is_deleted_is_not_kept(imported, settings, monkeypatch):
+    def call(module, request, limits):
+        answer = confinement.call(module, request, limits)
+        deletion.delete(operation_id=imported.pk, actor=imported.owner)
+        return answer
+
+    monkeypatch.setattr(exchange, "call", call)
+    _, written = content(exports.export(checkpoint_of(imported), person="ana"))
+    assert written and not [*settings.DATA_DIR.glob("exports/*/*")]
+
+
 def test_what_is_a_day_old_or_too_much_is_removed(imported, settings, monkeypatch):
     checkpoint = checkpoint_of(imported)
     exports.export(checkpoint, person="ana").file.close()

@@ -19,6 +19,7 @@ from django.conf import settings
 from apps.checkpoints.models import Checkpoint
 from apps.datasets.storage import workspace
 from apps.operations.files import exchange
+from apps.operations.models import Operation
 
 CONTENT, NAME, DIGEST = "content", "name", "content.sha256"
 KEPT_SECONDS = 86_400.0
@@ -120,6 +121,8 @@ def _made(operation_id: str, origin: list[object], write: Callable[[Path], str])
         target.parent.mkdir(parents=True, exist_ok=True)
         with suppress(OSError):  # the same was made meanwhile, or it is removed in this moment
             draft.rename(target)
+    if not Operation.objects.filter(pk=operation_id).exists():  # deleted or erased meanwhile
+        remove(operation_id)
     sweep(besides=target)
     return exported
 
