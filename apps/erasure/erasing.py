@@ -267,8 +267,8 @@ def _finish(row: Erasure, user: User | None, plan: Plan, backups: list[ListedBac
         account = ContentType.objects.get_for_model(User)
         LogEntry.objects.filter(content_type=account, object_id=str(user_id)).delete()
         FurtherUpload.objects.filter(user_id__in=account_ids).delete()  # no constraint deletes them
+        plans.mail_rules(plan.addresses, user_id).update(target="", is_active=False)
         if user is not None:
-            plans.mail_rules(user).update(target="", is_active=False)
             user.delete()
         plan.kept[plans.AUDIT] = plans.num_audit_entries(list(names))
         audit.record("erasure finished", actor="", address="", erasure=row.pk)

@@ -83,6 +83,7 @@ class Plan:
     kept: dict[str, int] = field(default_factory=dict)  # numbers of rows that stay
     user_id: int | None = None  # of the account: another one may get its name
     left: list[str] = field(default_factory=list)  # datasets that have been left to others
+    addresses: list[str] = field(default_factory=list)  # for mail, of the account
 
     @property
     def operation_ids(self) -> list[str]:
@@ -134,6 +135,7 @@ class Plan:
             kept={**self.kept, **later.kept},
             user_id=self.user_id or later.user_id,
             left=self.left,
+            addresses=sorted({*self.addresses, *later.addresses}),
         )
 
     def without_account(self) -> "Plan":
@@ -172,6 +174,7 @@ def of(user: User) -> Plan:
             .count(),
         },
         user_id=user.pk,
+        addresses=_addresses(user),
     )
 
 
@@ -183,11 +186,18 @@ def num_audit_entries(names: Collection[str]) -> int:
     return AuditEntry.objects.filter(is_named).count()
 
 
-def mail_rules(user: User) -> QuerySet[Rule]:
-    """Return the rules of others that send to the mail address of a user, and of no other one."""
-    rules = Rule.objects.exclude(user=user).filter(channel=Rule.Channel.MAIL)
-    has_others = User.objects.exclude(pk=user.pk).filter(email__iexact=user.email).exists()
-    return rules.none() if not user.email or has_others else rules.filter(target__iexact=user.email)
+def mail_rules(addresses: Iterable[str], user_id: int | None) -> QuerySet[Rule]:
+    """Return the rules of others that send to mail addresses of an account, and of no other one."""
+    is_to_them = Q(pk__in=())
+    for address in addresses:
+        if not User.objects.exclude(pk=user_id).filter(email__iexact=address).exists():
+            is_to_them |= Q(target__iexact=address)
+    rules = Rule.objects.filter(is_to_them, channel=Rule.Channel.MAIL)
+    return rules if user_id is None else rules.exclude(user=user_id)
+
+
+def _addresses(user: User) -> list[str]:
+    return [user.email] if user.email else []
 
 
 def active(user: User | None, plan: Plan) -> QuerySet[Operation]:
@@ -287,7 +297,9 @@ def _numbers(user: User, own: QuerySet[Operation]) -> dict[str, int]:
         "identities of a provider": Identity.objects.filter(user=user).count(),
         "notification rules": Rule.objects.filter(user=user).count(),
         "notifications": Delivery.objects.filter(_notified(user, own)).count(),
-        "notification rules of others by mail to the user": mail_rules(user).count(),
+        "notification rules of others by mail to the user": mail_rules(
+            _addresses(user), user.pk
+        ).count(),
         "saved views": SavedView.objects.filter(owner=user).count(),
         "names in events of others": Event.objects.filter(actor=name)
         .exclude(operation__owner=user)

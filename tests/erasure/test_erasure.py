@@ -535,6 +535,26 @@ class TestAnAccountThatWasDeletedDuringItsErasure:
         assert not LogEntry.objects.exists()
         assert [each["id"] for each in row.certificate["erased"]["operations"]] == [operation.pk]
 
+    def test_has_its_address_removed_from_rules_of_others(self, owned, ben, cleo, interrupted_at):
+        mail = Rule.Channel.MAIL
+        Rule.objects.create(name="r", user=cleo, channel=mail, target="Ben@example.org")
+        interrupted_at("_erase_operations")
+        ben.delete()
+        row = erase()
+        rule = Rule.objects.get(channel=mail)
+        assert (rule.target, rule.is_active) == ("", False)
+        assert "ben@example.org" not in json.dumps([row.certificate, row.plan])
+
+    def test_leaves_the_address_in_rules_where_another_account_has_it(
+        self, owned, ben, cleo, interrupted_at
+    ):
+        Rule.objects.create(name="r", user=cleo, channel=Rule.Channel.MAIL, target=ben.email)
+        interrupted_at("_erase_operations")
+        ben.delete()
+        User.objects.create_user("zoe", ben.email)
+        erase()
+        assert Rule.objects.get(target=ben.email).is_active
+
     def test_leaves_another_account_of_the_same_name_alone(self, owned, ben, cleo, interrupted_at):
         operation, dataset, *_ = owned
         interrupted_at("_erase_operations")
