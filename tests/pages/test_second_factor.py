@@ -13,6 +13,7 @@ from trainops.http.models import AuditEntry, RecoveryCode, SecondFactor
 from trainops.sign_in_settings import Requirement
 
 PAGE, PASSWORD = "/account/second-factor", "correct horse"
+REPLACE = f"{PAGE}?replace"
 
 
 @pytest.fixture
@@ -32,9 +33,9 @@ def code_of(secret, periods=0):
     return pyotp.TOTP(secret).at(time.time(), counter_offset=periods)
 
 
-def set_up(page, address=PAGE, periods=0, password=PASSWORD):
+def set_up(page, address=PAGE, periods=0, password=PASSWORD, **more):
     secret = page.get(address).context["set_up"].secret
-    return page.post(address, {"code": code_of(secret, periods), "password": password})
+    return page.post(address, {"code": code_of(secret, periods), "password": password, **more})
 
 
 def test_it_is_set_up_with_a_qr_code_and_the_secret_as_text(page, zoe):
@@ -107,7 +108,7 @@ def test_passwords_are_throttled_on_these_pages_too(page, zoe):
 def test_it_is_replaced_and_the_former_codes_are_refused(page, zoe):
     former = set_up(page, periods=-1).context["codes"]
     old = SecondFactor.objects.get().secret
-    codes = set_up(page, PAGE + "?replace").context["codes"]
+    codes = set_up(page, REPLACE, current_code=former[1]).context["codes"]
     assert SecondFactor.objects.get().secret != old
     with pytest.raises(second_factor.WrongCode):
         second_factor.accept(zoe, former[0], None)
@@ -115,23 +116,55 @@ def test_it_is_replaced_and_the_former_codes_are_refused(page, zoe):
     assert AuditEntry.objects.filter(event="second factor replaced").count() == 1
 
 
+@pytest.mark.parametrize("given", [{}, {"current_code": "000000"}])
+def test_with_the_password_alone_it_is_not_changed(page, zoe, given):
+    set_up(page, periods=-1)
+    before = SecondFactor.objects.get()
+    refused = set_up(page, REPLACE, **given)
+    assert refused.status_code == 422 and [*refused.context["errors"]] == ["current_code"]
+    assert "The code is wrong" in refused.text
+    for action in ("remove", "recovery-codes"):
+        refused = page.post(f"{PAGE}/{action}", {"password": PASSWORD, **given})
+        assert refused.status_code == 422 and "The code is wrong" in refused.text
+    assert SecondFactor.objects.get().secret == before.secret
+    assert RecoveryCode.objects.count() == second_factor.NUM_RECOVERY_CODES
+    assert not AuditEntry.objects.filter(event="recovery codes made").exists()
+
+
+def test_a_code_of_the_present_app_replaces_it(page, zoe):
+    secret = page.get(PAGE).context["set_up"].secret
+    page.post(PAGE, {"code": code_of(secret, -1), "password": PASSWORD})
+    assert set_up(page, REPLACE, current_code=code_of(secret)).context["codes"]
+
+
+def test_a_recovery_code_is_not_used_up_where_the_new_app_is_not_confirmed(page, zoe):
+    (first, *_) = set_up(page).context["codes"]
+    page.get(REPLACE)
+    body = {"code": "000000", "password": PASSWORD, "current_code": first}
+    assert [*page.post(REPLACE, body).context["errors"]] == ["code"]
+    assert [*page.post(REPLACE, {**body, "password": "wrong"}).context["errors"]] == ["password"]
+    second_factor.accept(zoe, first, None)
+
+
 def test_new_recovery_codes_need_the_password_and_end_the_former_ones(page, zoe):
     former = set_up(page).context["codes"]
     refused = page.post(f"{PAGE}/recovery-codes", {"password": "wrong"})
     assert refused.status_code == 422 and "The password is wrong" in refused.content.decode()
-    codes = page.post(f"{PAGE}/recovery-codes", {"password": PASSWORD}).context["codes"]
+    body = {"password": PASSWORD, "current_code": former[1]}
+    codes = page.post(f"{PAGE}/recovery-codes", body).context["codes"]
     assert not set(codes) & set(former)
     assert RecoveryCode.objects.count() == second_factor.NUM_RECOVERY_CODES
     with pytest.raises(second_factor.WrongCode):
         second_factor.accept(zoe, former[0], None)
 
 
-def test_its_owner_removes_it_with_the_password(page, zoe, client):
-    set_up(page)
+def test_its_owner_removes_it_with_the_password_and_a_code(page, zoe, client):
+    (code, *_) = set_up(page).context["codes"]
     assert page.post(f"{PAGE}/remove", {"password": "wrong"}).status_code == 422
     assert page.post(f"{PAGE}/remove", {}).status_code == 422
     assert second_factor.is_set(zoe)
-    assert page.post(f"{PAGE}/remove", {"password": PASSWORD}).url == "/account/"
+    body = {"password": PASSWORD, "current_code": code}
+    assert page.post(f"{PAGE}/remove", body).url == "/account/"
     assert not second_factor.is_set(zoe)
     entry = AuditEntry.objects.get(event="second factor removed")
     assert (entry.actor, entry.details) == ("zoe", {"user": "zoe"})
@@ -139,10 +172,10 @@ def test_its_owner_removes_it_with_the_password(page, zoe, client):
 
 
 def test_a_required_one_cannot_be_removed_by_its_owner(page, zoe, settings):
-    set_up(page)
+    (code, *_) = set_up(page).context["codes"]
     settings.SECOND_FACTOR = Requirement.ALL
     assert "Remove</button>" not in page.get(PAGE).content.decode()
-    page.post(f"{PAGE}/remove", {"password": PASSWORD})
+    page.post(f"{PAGE}/remove", {"password": PASSWORD, "current_code": code})
     assert second_factor.is_set(zoe)
 
 

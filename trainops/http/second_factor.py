@@ -116,14 +116,20 @@ def address(user: User, secret: str, host: str) -> str:
     return pyotp.TOTP(secret).provisioning_uri(name=user.get_username(), issuer_name=issuer)
 
 
+def require_confirmed(secret: str, code: str) -> int:
+    """Return the period of a code that confirms a secret. Raises WrongCode."""
+    period = _period_of(secret, _plain(code))
+    if period is None:
+        raise WrongCode
+    return period
+
+
 def set_up(user: User, secret: str, code: str) -> list[str]:
     """Store a secret that a code confirms, instead of a present one; return new recovery codes.
 
     Raises WrongCode.
     """
-    period = _period_of(secret, _plain(code))
-    if period is None:
-        raise WrongCode
+    period = require_confirmed(secret, code)
     stored = {"secret": encryption.encrypted(secret, _purpose(user.pk)), "last_period": period}
     with transaction.atomic():
         factor, is_new = SecondFactor.objects.update_or_create(user=user, defaults=stored)

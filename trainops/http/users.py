@@ -151,7 +151,7 @@ def remove_second_factor(user: User, *, by: User | None) -> None:
     own, or there is none.
     """
     if user == by:
-        raise OwnAccount("remove it on the page Account, which asks for the password.")
+        raise OwnAccount("remove it on the page Account, which asks for the password and a code.")
     second_factor.remove(user)
 
 

@@ -85,7 +85,7 @@ def page(request: HttpRequest) -> HttpResponse:
         return _show_status(request, user)
     errors: dict[str, str] = {}
     if request.method == "POST" and _password_is_right(request, user, errors):
-        codes = _set_up(request, user, errors)
+        codes = _set_up(request, user, errors, is_replaced=second_factor.is_set(user))
         if codes:
             return _show_codes(request, codes, PAGE)
     return _show_set_up(request, user, errors)
@@ -95,7 +95,7 @@ def page(request: HttpRequest) -> HttpResponse:
 @login_required
 def remove(request: HttpRequest) -> HttpResponse:
     user, errors = user_of(request), dict[str, str]()
-    if not _password_is_right(request, user, errors):
+    if not _may_change(request, user, errors):
         return _show_status(request, user, errors, of="remove")
     try:
         second_factor.remove(user, is_by_owner=True)
@@ -112,7 +112,7 @@ def remove(request: HttpRequest) -> HttpResponse:
 def recovery_codes(request: HttpRequest) -> HttpResponse:
     """Show new recovery codes, once."""
     user, errors = user_of(request), dict[str, str]()
-    if not _password_is_right(request, user, errors):
+    if not _may_change(request, user, errors):
         return _show_status(request, user, errors, of="codes")
     try:
         codes = second_factor.renew_recovery_codes(user)
@@ -134,10 +134,35 @@ def _password_is_right(request: HttpRequest, user: User, errors: dict[str, str])
     return not problem
 
 
-def _set_up(request: HttpRequest, user: User, errors: dict[str, str]) -> list[str]:
-    """Store the secret of this session if the code confirms it; return recovery codes."""
+def _may_change(request: HttpRequest, user: User, errors: dict[str, str]) -> bool:
+    """Whether the password and a code of the present second factor are right."""
+    if not _password_is_right(request, user, errors):
+        return False
+    return not second_factor.is_set(user) or _current_code_is_right(request, user, errors)
+
+
+def _current_code_is_right(request: HttpRequest, user: User, errors: dict[str, str]) -> bool:
+    """Whether a code of the present second factor is right, which it is once."""
     try:
-        codes = second_factor.set_up(user, _secret(request, user), request.POST.get("code", ""))
+        second_factor.accept(user, request.POST.get("current_code", "")[:100], request)
+    except DomainError as problem:
+        errors["current_code"] = problem.message
+    return "current_code" not in errors
+
+
+def _set_up(
+    request: HttpRequest, user: User, errors: dict[str, str], *, is_replaced: bool = False
+) -> list[str]:
+    """Store the secret of this session if the code confirms it; return recovery codes.
+
+    `is_replaced`: it needs a code of the present second factor, too, which is used last.
+    """
+    secret, code = _secret(request, user), request.POST.get("code", "")
+    try:
+        second_factor.require_confirmed(secret, code)
+        if is_replaced and not _current_code_is_right(request, user, errors):
+            return []
+        codes = second_factor.set_up(user, secret, code)
     except second_factor.WrongCode:
         errors["code"] = (
             "The code is wrong. It must be the present one of the entry that you just added; the "
@@ -191,6 +216,7 @@ def _show_status(
         "num_codes": RecoveryCode.objects.filter(factor_id=user.pk).count(),
         "is_required": second_factor.is_required(user),
         f"problem_of_{of}": (errors or {}).get("password"),
+        f"code_problem_of_{of}": (errors or {}).get("current_code"),
     }
     status = REFUSED if errors else 200
     return render(request, "dashboard/account/second_factor.html", context, status=status)
