@@ -18,6 +18,7 @@ from django.conf import settings
 from django.db import transaction
 
 from apps.checkpoints.models import SigningKey
+from trainops.http.access_log import note
 from trainops.paths import COMMAND
 from trainops.signature_settings import VARIABLE
 
@@ -149,7 +150,9 @@ def enroll(*, is_asked: bool = False) -> list[str]:
             ]
         names = accepted()
         for key, name in names.items():
-            row, _ = SigningKey.objects.get_or_create(pk=key, defaults={"name": name})
+            row, is_new = SigningKey.objects.get_or_create(pk=key, defaults={"name": name})
+            if is_new and is_asked:
+                note("signing key recorded", key=key, name=name)
             endorsement = sign(_endorsed_bytes(row.pk, row.name))
             SigningKey.objects.filter(pk=key).update(endorsement=endorsement)
     return [
@@ -181,9 +184,11 @@ def trust(key: str, name: str) -> None:
     if key in own_keys():
         raise KeyRefused(f"{key[:SHORT]} is a key of this installation: it is accepted already")
     endorsement = sign(_endorsed_bytes(key, named))
-    SigningKey.objects.update_or_create(
-        pk=key, defaults={"name": named, "endorsement": endorsement}
-    )
+    with transaction.atomic():
+        SigningKey.objects.update_or_create(
+            pk=key, defaults={"name": named, "endorsement": endorsement}
+        )
+        note("signing key accepted", key=key, name=named)
 
 
 def distrust(beginning: str) -> SigningKey:
@@ -203,7 +208,9 @@ def distrust(beginning: str) -> SigningKey:
             f"{row.pk[:SHORT]} belongs to a secret key that this installation still has: remove "
             "that line of the file secret_key first, and restart"
         )
-    SigningKey.objects.filter(pk=row.pk).delete()
+    with transaction.atomic():
+        SigningKey.objects.filter(pk=row.pk).delete()
+        note("signing key removed", key=row.pk, name=row.name)
     return row
 
 

@@ -32,6 +32,7 @@ from tests.operations import rows
 from tests.operations.test_recovery import cancelled, restore
 from tests.waiting import wait_until
 from trainops.errors import DomainError
+from trainops.http.models import AuditEntry
 from trainops.runtime import lossless
 from trainops.runtime import subtasks as port
 from trainops.runtime.checkpoint import staged_json
@@ -227,6 +228,40 @@ def test_a_row_in_the_database_alone_makes_no_key_accepted(checkpoint, settings)
     SigningKey.objects.filter(pk=signing_keys.own_key()).update(name="renamed")
     signing_keys.forget()
     assert not signing_keys.is_enrolled()
+
+
+def test_the_audit_log_has_each_key_that_was_recorded_accepted_and_removed(settings):
+    key = "a" * 64
+    with pytest.raises(signing_keys.KeyRefused):
+        signing_keys.trust("b" * 64, " ")
+    signing_keys.trust(key, "lab")
+    signing_keys.distrust(key[:8])
+    settings.SECRET_KEY = NEW
+    signing_keys.enroll(is_asked=True)
+    signing_keys.enroll(is_asked=True)  # it is recorded already
+    entries = AuditEntry.objects.filter(event__startswith="signing key").order_by("pk")
+    assert list(entries.values_list("event", "details")) == [
+        ("signing key accepted", {"key": key, "name": "lab"}),
+        ("signing key removed", {"key": key, "name": "lab"}),
+        (
+            "signing key recorded",
+            {"key": signing_keys.own_key(), "name": signing_keys.OWN_NAME},
+        ),
+    ]
+
+
+def test_what_a_removed_key_endorses_is_not_accepted(settings):
+    old, key = settings.SECRET_KEY, signing_keys.own_key()
+    settings.SECRET_KEY, settings.SECRET_KEY_FALLBACKS = NEW, [old]
+    signing_keys.enroll()
+    settings.SECRET_KEY_FALLBACKS = []
+    signing_keys.distrust(key)
+    settings.SECRET_KEY = old  # it has leaked
+    signing_keys.trust("a" * 64, "lab")
+    settings.SECRET_KEY = NEW
+    signing_keys.enroll(is_asked=True)
+    assert "a" * 64 not in signing_keys.accepted()
+    assert [each.pk for each in signing_keys.not_accepted()] == ["a" * 64]
 
 
 @pytest.mark.parametrize(
