@@ -1,6 +1,11 @@
 """How much one person may have of everything that is stored: thresholds of the installation."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from django.conf import settings
+from django.contrib.auth.models import User
+from django.db import transaction
 
 from trainops.errors import DomainError
 
@@ -22,11 +27,20 @@ class LimitReached(DomainError):
 def require(what: str, limit: str, *, current: int, more: int) -> None:
     """Raise LimitReached where `current + more` is above the threshold `limit`, unless it is 0.
 
-    The count is read without a lock: requests that arrive at the same moment may each add theirs.
+    Outside `one_at_a_time`, requests that arrive at the same moment may each add theirs.
     """
     allowed: int = getattr(settings.THRESHOLDS, limit)
     if allowed and current + more > allowed:
         raise LimitReached(what, limit, allowed=allowed, current=current, more=more)
+
+
+@contextmanager
+def one_at_a_time(user_id: int) -> Iterator[None]:
+    """Have others that count what this person has wait until the block has added to it."""
+    with transaction.atomic():
+        rows = User.objects.filter(pk=user_id).order_by()
+        list(rows.select_for_update(no_key=True).values_list("pk"))
+        yield
 
 
 def granted(limit: str, *, current: int, more: int) -> int:

@@ -1,13 +1,18 @@
 """What one person may have of everything that is stored, on every way that adds to it."""
 
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import timedelta
+from threading import Barrier, BrokenBarrierError
 
 import pytest
 from django.contrib.auth.models import User
 from django.core.files.uploadedfile import SimpleUploadedFile
+from django.db import connection
 
 from apps.checkpoints import place
-from apps.datasets.models import Dataset
+from apps.datasets.models import Dataset, Upload
+from apps.datasets.uploads import services as uploads
 from apps.operations.lifecycle import State
 from apps.operations.models import Operation, Study
 from apps.operations.requests import services
@@ -15,6 +20,7 @@ from tests import storages
 from tests.api.conftest import signed_in
 from tests.api.saved import saved
 from tests.operations.rows import CONFIG, in_state, subtask_of
+from trainops import person_limits
 from trainops.http import tokens
 from trainops.http.models import Token, TokenScope
 from trainops.person_limits import LimitReached
@@ -184,6 +190,48 @@ def test_the_page_tells_of_a_limit_of_datasets(otto, limit):
     response = upload(otto, b"c\n1\n", path="/datasets/upload")
     assert response.status_code == 409
     assert "TRAINOPS_MAX_DATASETS_PER_PERSON" in response.content.decode()
+
+
+def new_token(person):
+    return tokens.create(person, name="x", scope=TokenScope.USER, lifetime=None)
+
+
+def new_upload(person):
+    return uploads.create(owner=person, filename="a.csv", size_bytes=10)
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize(
+    ("create", "model", "limited"),
+    [
+        (new_token, Token, "max_tokens_per_person"),
+        (new_upload, Upload, "max_open_uploads_per_person"),
+    ],
+)
+def test_requests_at_the_same_time_do_not_exceed_a_limit(
+    limit, monkeypatch, create, model, limited
+):
+    limit(**{limited: 1})
+    person, both = User.objects.create_user("ana"), Barrier(2)
+    require = person_limits.require
+
+    def after_both_have_counted(*given, **named):
+        require(*given, **named)
+        with suppress(BrokenBarrierError):
+            both.wait(0.5)
+
+    def created(_):
+        try:
+            return bool(create(person))
+        except LimitReached:
+            return False
+        finally:
+            connection.close()
+
+    monkeypatch.setattr(person_limits, "require", after_both_have_counted)
+    with ThreadPoolExecutor(2) as pool:
+        assert sorted(pool.map(created, range(2))) == [False, True]
+    assert model.objects.count() == 1
 
 
 def test_zero_means_no_limit(otto, limit):

@@ -28,9 +28,10 @@ def create(
 ) -> tuple[Token, str]:
     """Return a new token, and its secret, which is stored nowhere. Raises LimitReached."""
     valid = Token.objects.filter(Q(expiry=None) | Q(expiry__gt=DatabaseNow()), user=user)
-    person_limits.require("tokens", "max_tokens_per_person", current=valid.count(), more=1)
-    token, secret = Token.objects.create(user, expiry=lifetime, name=name, scope=scope)
-    note("token created", user=user.get_username(), token=token.public_id, scope=scope)
+    with person_limits.one_at_a_time(user.pk):
+        person_limits.require("tokens", "max_tokens_per_person", current=valid.count(), more=1)
+        token, secret = Token.objects.create(user, expiry=lifetime, name=name, scope=scope)
+        note("token created", user=user.get_username(), token=token.public_id, scope=scope)
     return token, secret
 
 

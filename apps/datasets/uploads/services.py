@@ -50,16 +50,17 @@ def create(
     allowed = settings.THRESHOLDS.max_upload_bytes
     if size_bytes > allowed:
         raise services.too_large(allowed)
-    _require_within_limits(owner, size_bytes)
-    return Upload.objects.create(
-        owner=owner,
-        filename=services.clean_filename(filename),
-        size_bytes=size_bytes,
-        name=services.clean_name(name),
-        digest=digest,
-        fingerprint=fingerprint,
-        options=asdict(options or TableOptions()),
-    )
+    with person_limits.one_at_a_time(owner.pk):
+        _require_within_limits(owner, size_bytes)
+        return Upload.objects.create(
+            owner=owner,
+            filename=services.clean_filename(filename),
+            size_bytes=size_bytes,
+            name=services.clean_name(name),
+            digest=digest,
+            fingerprint=fingerprint,
+            options=asdict(options or TableOptions()),
+        )
 
 
 def get(upload_id: str, *, owner: "User") -> Upload:
