@@ -188,9 +188,10 @@ def num_audit_entries(names: Collection[str]) -> int:
 
 def mail_rules(addresses: Iterable[str], user_id: int | None) -> QuerySet[Rule]:
     """Return the rules of others that send to mail addresses of an account, and of no other one."""
+    others = User.objects.all() if user_id is None else User.objects.exclude(pk=user_id)
     is_to_them = Q(pk__in=())
     for address in addresses:
-        if not User.objects.exclude(pk=user_id).filter(email__iexact=address).exists():
+        if not others.filter(email__iexact=address).exists():
             is_to_them |= Q(target__iexact=address)
     rules = Rule.objects.filter(is_to_them, channel=Rule.Channel.MAIL)
     return rules if user_id is None else rules.exclude(user=user_id)
