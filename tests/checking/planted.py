@@ -9,7 +9,7 @@ LOOPS = (
     "nothing", "counter", "own_generator", "worker_numpy", "scheduler", "ema", "iterable", "sets",
     "clock", "running_sum", "unseeded", "kept_attribute", "global_counter",
     "dataset_counter", "nested_sum", "cycle", "weights_dict", "late_generator", "epoch_scheduler",
-    "date", "stream", "ranks", "divided", "printing",
+    "date", "stream", "ranks", "divided", "printing", "scaled", "lazy",
 )  # fmt: skip
 
 
@@ -49,5 +49,6 @@ INGREDIENTS = Recipe(
     NOTHING, COUNTER, OWN_GENERATOR, WORKER_NUMPY, SCHEDULER, EMA, ITERABLE, SETS, CLOCK,
     RUNNING_SUM, UNSEEDED, KEPT_ATTRIBUTE, GLOBAL_COUNTER, DATASET_COUNTER, NESTED_SUM, CYCLE,
     WEIGHTS_DICT, LATE_GENERATOR, EPOCH_SCHEDULER, DATE, STREAM, RANKS, DIVIDED, PRINTING,
+    SCALED, LAZY,
 ) = map(recipe_of, LOOPS)  # fmt: skip
 NAMES = (*(name.upper() for name in LOOPS), "INGREDIENTS")

@@ -341,3 +341,34 @@ def date(run, parameters):
     for _ in run.epochs(parameters.epochs):
         for (inputs,) in batches:
             yield step(model, optimizer, inputs, 1 + month / 12)
+
+
+def scaled(run, parameters):
+    """Keeps a gradient scaler whose scale grows, unless it forgets it."""
+    model, optimizer, batches = made(run)
+    scaler = torch.amp.GradScaler("cpu", 2.0, growth_interval=3)
+    if not parameters.forgets:
+        run.keep("scaler", scaler)
+    for _ in run.epochs(parameters.epochs):
+        for (inputs,) in batches:
+            loss = (model(inputs) - inputs.sum(1, keepdim=True)).square().mean()
+            optimizer.zero_grad()
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+            yield {"train_loss": loss.detach(), "scale": scaler.get_scale()}
+
+
+class Lazy(Net):
+    """Its sizes are those of the first batch."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Sequential(nn.LazyLinear(3), nn.LazyBatchNorm1d(), nn.LazyLinear(1))
+
+
+def lazy(run, parameters):
+    model, optimizer, batches = made(run, Lazy())
+    for _ in run.epochs(parameters.epochs):
+        for (inputs,) in batches:
+            yield step(model, optimizer, inputs)

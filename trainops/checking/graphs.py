@@ -14,6 +14,7 @@ from greenlet import greenlet
 from torch import nn
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
+from torch.nn.parameter import is_lazy
 
 from trainops.checking.messages import Leaf
 from trainops.process.state_digests import digest
@@ -91,6 +92,8 @@ def _leaf(value: object) -> tuple[str, str] | None:
         return digest(value), repr(value)[:MAX_SHOWN]
     if isinstance(value, DTensor):
         value = value.to_local()  # only all ranks together can read the whole
+    if is_lazy(value):
+        return digest("lazy"), "a tensor without a size yet"
     if isinstance(value, torch.Tensor):
         shape = "x".join(map(str, value.shape)) or "one number"
         is_dense = value.layout is torch.strided and not value.is_meta

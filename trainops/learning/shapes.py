@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from torch import Tensor
+from torch.nn.parameter import is_lazy
 from torch.optim import Optimizer
 
 from trainops.learning.optimizer_state import template
@@ -91,6 +92,8 @@ def _require_moment(own: object, given: object, place: str) -> None:
 def _require_tensor(own: Tensor, given: object, place: str) -> None:
     if not isinstance(given, Tensor):
         raise IncompatibleState(f"{place} is no tensor")
+    if is_lazy(own):  # which takes the shape of what it loads
+        return
     if (own.shape, own.dtype) != (given.shape, given.dtype):
         raise IncompatibleState(f"{place} is {_shape(given)}, this job's {_shape(own)}")
 

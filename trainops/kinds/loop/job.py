@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import torch
 from greenlet import greenlet
 from torch import nn
+from torch.nn.parameter import is_lazy
 from torch.optim import Optimizer
 
 from trainops.kinds.loop import other_ranks, ranks
@@ -18,6 +19,7 @@ from trainops.kinds.loop.bests import Bests, copied
 from trainops.kinds.loop.config import LoopConfig
 from trainops.kinds.loop.course import Course
 from trainops.kinds.loop.grad_norms import GradNorms
+from trainops.kinds.loop.lazy_modules import state_of_module
 from trainops.kinds.loop.means import Means, number_of
 from trainops.kinds.loop.rank_changes import (
     planned_ranks,
@@ -265,7 +267,10 @@ class LoopJob:
             "steps": self.step,
             **({"stopped_by": self._stopped_by} if self._is_stopped else {}),
             "parameters": sum(
-                each.numel() for model in self._run.modules.values() for each in model.parameters()
+                each.numel()
+                for model in self._run.modules.values()
+                for each in model.parameters()
+                if not is_lazy(each)
             ),
             "artifacts": [f"{name}.pt" for name in self.state_dict() if name != "state"],
             **({"details": self._run.details} if self._run.details else {}),
@@ -394,7 +399,7 @@ class LoopJob:
             whole = self._sharding.gathered(self._sharding.models(self._run.kept))
             if self.devices.rank == 0:
                 models = self._run.modules
-                own = {n: each.state_dict() for n, each in models.items() if n not in (whole or {})}
+                own = {n: state_of_module(e) for n, e in models.items() if n not in (whole or {})}
                 self._bests.keep(best, copied(own) | (whole or {}))
 
     def _own_parts(self) -> StateDict:
@@ -471,7 +476,7 @@ class LoopJob:
             raise IncompatibleState(f"the state has {', '.join(sorted(given))}; kept is {kept}")
         for name, thing in own.items():
             if isinstance(thing, nn.Module):
-                require_same_shape(thing.state_dict(), state[name], name)
+                require_same_shape(state_of_module(thing, state[name]), state[name], name)
             elif isinstance(thing, Optimizer):
                 require_same_optimizers([thing], [state[name]])
             elif isinstance(thing, dict) and not isinstance(state[name], dict):
@@ -481,8 +486,9 @@ class LoopJob:
         for name, each in self._changing.items():
             if name in state["state"]:
                 each.load_state_dict(state["state"][name])
-        for name, thing in self._run.kept.items():
-            ranks.put_back(thing, copied(state[name]))
+        kept = self._run.kept
+        for name in (*self._run.modules, *(n for n in kept if n not in self._run.modules)):
+            ranks.put_back(kept[name], copied(state[name]))
 
 
 def _examples_of(plain: Mapping[str, Any]) -> dict[str, list[int]]:

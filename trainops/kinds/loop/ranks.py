@@ -9,6 +9,7 @@ from torch import distributed, nn
 from torch.optim import Optimizer
 
 from trainops.kinds.loop.kept_values import from_plain, to_plain
+from trainops.kinds.loop.lazy_modules import load_module, state_of_module
 from trainops.kinds.loop.means import Total
 from trainops.kinds.loop.rank_streams import Gather
 from trainops.learning.optimizer_state import load_optimizer
@@ -60,8 +61,7 @@ def put_back(thing: Any, saved: Any) -> None:
     if not isinstance(thing, nn.Module):
         saved = from_plain(saved)
     if isinstance(thing, nn.Module):
-        is_whole = saved.keys() >= dict(thing.named_parameters()).keys()
-        thing.load_state_dict(saved, strict=is_whole)
+        load_module(thing, saved)
     elif isinstance(thing, Optimizer):
         load_optimizer(thing, saved)
     elif isinstance(thing, dict):
@@ -127,6 +127,6 @@ def _buffers(module: nn.Module) -> dict[str, Any]:
 def state_of(thing: Any, name: str) -> Any:
     """Return what is saved of one object. Raises UnfreezableState."""
     if isinstance(thing, nn.Module):
-        return thing.state_dict()
+        return state_of_module(thing)
     is_dict = isinstance(thing, dict)
     return to_plain(thing if is_dict else thing.state_dict(), f"state.{name}", is_dict=is_dict)
