@@ -70,10 +70,16 @@ def test_a_loop_that_keeps_its_state_raises_no_alarm(servers):
     assert report.is_exact and not report.warnings and not report.uncertain, str(report)
 
 
-@pytest.mark.parametrize("name", ["lazy"])
+@pytest.mark.parametrize("name", ["scaled", "lazy"])
 def test_values_that_torch_makes_at_the_first_batch_are_no_finding(name, servers):
     report = check(name, servers)
     assert report.is_exact and not report.warnings, str(report)
+
+
+def test_a_gradient_scaler_that_is_not_kept_is_found(servers):
+    report = check("scaled", servers, config={"parameters": {"forgets": True}})
+    assert not report.is_exact
+    assert [(each.category, each.subject) for each in report.findings] == [("not_kept", "scaler")]
 
 
 def test_a_forgotten_state_without_an_effect_so_far_is_a_warning(servers):

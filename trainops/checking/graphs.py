@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from greenlet import greenlet
 from torch import nn
+from torch.amp import GradScaler
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 from torch.nn.parameter import is_lazy
@@ -24,6 +25,7 @@ from trainops.runtime.job import Composed, ResumableJob
 MAX_OBJECTS = 50_000
 MAX_SHOWN = 40  # characters of a value
 REGISTERED = ("._parameters", "._buffers")
+OF_SCALERS = {"._scale", "._growth_tracker", "._init_scale", "._init_growth_tracker"}
 PLAIN = str | bytes | bytearray | int | float | complex | None
 SKIPPED = torch.dtype | torch.device | types.ModuleType | PurePath | types.CodeType
 
@@ -82,6 +84,10 @@ def _inside(value: object) -> Iterator[tuple[str, object]]:
     if isinstance(value, types.GeneratorType):
         if value.gi_frame is not None:
             yield from ((f".{name}", each) for name, each in value.gi_frame.f_locals.items())
+    elif isinstance(value, GradScaler):  # its attributes are made at its first loss
+        yield from ((f".{name}", each) for name, each in value.state_dict().items())
+        own = generators.inside(value)
+        yield from ((step, each) for step, each in own if step not in OF_SCALERS)
     elif not isinstance(value, Set):
         yield from generators.inside(value)
 
