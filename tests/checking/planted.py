@@ -10,6 +10,7 @@ LOOPS = (
     "clock", "running_sum", "unseeded", "kept_attribute", "global_counter",
     "dataset_counter", "nested_sum", "cycle", "weights_dict", "late_generator", "epoch_scheduler",
     "date", "stream", "ranks", "divided", "printing", "scaled", "lazy",
+    "counted", "zipped",
 )  # fmt: skip
 
 
@@ -49,6 +50,6 @@ INGREDIENTS = Recipe(
     NOTHING, COUNTER, OWN_GENERATOR, WORKER_NUMPY, SCHEDULER, EMA, ITERABLE, SETS, CLOCK,
     RUNNING_SUM, UNSEEDED, KEPT_ATTRIBUTE, GLOBAL_COUNTER, DATASET_COUNTER, NESTED_SUM, CYCLE,
     WEIGHTS_DICT, LATE_GENERATOR, EPOCH_SCHEDULER, DATE, STREAM, RANKS, DIVIDED, PRINTING,
-    SCALED, LAZY,
+    SCALED, LAZY, COUNTED, ZIPPED,
 ) = map(recipe_of, LOOPS)  # fmt: skip
 NAMES = (*(name.upper() for name in LOOPS), "INGREDIENTS")

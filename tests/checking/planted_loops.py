@@ -372,3 +372,17 @@ def lazy(run, parameters):
     for _ in run.epochs(parameters.epochs):
         for (inputs,) in batches:
             yield step(model, optimizer, inputs)
+
+
+def counted(run, parameters):
+    model, optimizer, batches = made(run)
+    for _ in run.epochs(parameters.epochs):
+        for number, (inputs,) in enumerate(batches, 1):
+            yield step(model, optimizer, inputs, 1 / number)
+
+
+def zipped(run, parameters):
+    model, optimizer, batches = made(run)
+    for _ in run.epochs(parameters.epochs):
+        for (inputs,), factor in zip(batches, np.linspace(1, 0.1, 9), strict=False):
+            yield step(model, optimizer, inputs, factor)

@@ -31,6 +31,8 @@ FOUND = {  # category, subject, words of the problem, words of the remedy
     "weights_dict": ("local", "average", "local variable", "run.keep"),
     "late_generator": ("generator", "model.noise", "random generator", "before the first step"),
     "epoch_scheduler": ("not_kept", "schedule", "StepLR", 'run.keep("schedule", schedule)'),
+    "counted": ("iterator", "enumerate(train)", "counts from its start again", "num_taken"),
+    "zipped": ("iterator", "zip(train)", "from their beginning", "run.combine"),
     "ingredients": ("attribute", "model.seen", "plain attribute", "register_buffer"),
 }
 NAMES = list(FOUND)

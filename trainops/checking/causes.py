@@ -7,6 +7,19 @@ from trainops.checking.messages import Graph, Leaf
 
 MAX_FINDINGS = 8
 MAX_NAMED = 3  # values in a sentence
+BEGINNING_ANEW = {  # around a loop that continues at its place: the problem, the remedy
+    "enumerate": (
+        "counts from its start again after a resume, while the loop continues at its place",
+        "Loop without enumerate: num_taken of the loop is the number of items that were taken in "
+        "this pass (batches.num_taken - 1 instead of the counter).",
+    ),
+    "zip": (
+        "takes its other items from their beginning after a resume, while the loop continues at "
+        "its place",
+        "Take them by their number (values[batches.num_taken - 1]), or several loaders by "
+        "run.combine.",
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +195,9 @@ def _of_generator(subject: str, leaf: Leaf) -> Cause:
 
 
 def _of_iterator(subject: str, leaf: Leaf) -> Cause:
+    if leaf.is_local and leaf.iterator_type in BEGINNING_ANEW and not leaf.holder:
+        problem, remedy = BEGINNING_ANEW[leaf.iterator_type]
+        return Cause("iterator", subject, f"{subject} {problem}", remedy)
     return Cause(
         "iterator", subject,
         f"{subject} is a partly consumed iterator ({leaf.iterator_type}) without a state: its "

@@ -1,5 +1,6 @@
 """Describe the plain values that a job's objects lead to, by the path to each."""
 
+import gc
 import operator
 import types
 from collections import deque
@@ -70,7 +71,30 @@ def describe(job: ResumableJob) -> dict[str, Leaf]:
             leaves[path] = _made(inner, *described, value)
         queue.extend((_clean(f"{path}{step}"), each, _registered(inner, step))
                      for step, each in _inside(value) if not step.startswith(".__"))  # fmt: skip
-    return leaves
+    return dict(_counting_loops()) | leaves
+
+
+def _counting_loops() -> Iterator[tuple[str, Leaf]]:
+    """Yield each enumerate and zip of this process that takes the items of a loop of trainops.
+
+    Nothing but the frame that takes their items refers to them.
+    """
+    for each in gc.get_objects():
+        if type(each) in (enumerate, zip):
+            kind = type(each).__name__
+            for path in (f"{kind}({name})" for name in _loops_in(each)):
+                yield path, Leaf(digest="", shown="its position", holder="", holder_type="",
+                                 is_local=True, is_opaque=True, iterator=path,
+                                 iterator_type=kind)  # fmt: skip
+
+
+def _loops_in(iterator: object) -> Iterator[str]:
+    reached = gc.get_referents(iterator)  # of zip, a tuple of iterators
+    for each in (*reached, *(one for many in reached if type(many) is tuple for one in many)):
+        frame = each.gi_frame if isinstance(each, types.GeneratorType) else None
+        owner = None if frame is None else frame.f_locals.get("self")
+        if _is_ours(owner) and isinstance(name := getattr(owner, "name", None), str):
+            yield name
 
 
 def _outside(value: object) -> tuple[str, str] | None:

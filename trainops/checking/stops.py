@@ -41,13 +41,13 @@ class Stops:
         if not self._failed:
             return []
         found: dict[str, Cause] = {}
-        guesses: list[Cause] = []
+        guesses: dict[str, Cause] = {}
         for stop, attempts in self._inspected():
             graphs = self._graphs(stop, attempts)
             found |= {each.subject: each for each in forgotten(*graphs)}
-            guesses = suspects(*graphs)
+            guesses |= {each.subject: each for each in suspects(*graphs)}
         causes = list(found.values()) or self._errors() or self._draws()
-        return causes or guesses or [_unknown()]
+        return causes or list(guesses.values()) or [_unknown()]
 
     def warnings(self) -> list[Cause]:
         """Return what differs after the latest stop though every run is equal."""
