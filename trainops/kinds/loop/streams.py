@@ -10,7 +10,8 @@ import torch
 from torch.utils.data import DataLoader
 
 from trainops.kinds.loop.batches import Workers
-from trainops.kinds.loop.examples import Collate, cannot_load, first_tensor
+from trainops.kinds.loop.counting import num_examples_of
+from trainops.kinds.loop.examples import Collate, cannot_load
 from trainops.kinds.loop.rank_streams import Dealt, Evened, Gather, agreed, deal
 from trainops.kinds.loop.seeding import seed_of
 from trainops.kinds.loop.stream_positions import (
@@ -345,8 +346,7 @@ class StreamBatches:
 
     def _count(self, batch: Any, at: int, seconds: float) -> None:
         """Count the examples of this rank's batches, and the time of all."""
-        tensor = first_tensor(batch)
-        num_loaded = None if tensor is None or not tensor.ndim else len(tensor)
+        num_loaded = num_examples_of(batch)
         is_own = (at - self._shift) % self._dealing.num_ranks == self._dealing.rank
         self.throughput.add(num_loaded if is_own else 0, seconds)
 

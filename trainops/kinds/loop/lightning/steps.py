@@ -3,6 +3,7 @@
 import weakref
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ from lightning.pytorch.utilities.signature_utils import is_param_in_hook_signatu
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from trainops.kinds.loop.counting import first_dimension
 from trainops.kinds.loop.lightning.averaging import Averaging
 from trainops.kinds.loop.lightning.callbacks import LightningHooks
 from trainops.kinds.loop.lightning.logged import Logged
@@ -230,4 +232,6 @@ class BatchSteps:
         return getattr(data if is_of_data else self._module, name)
 
     def _logging(self, batch: Any, *, is_step: bool, **options: Any) -> Any:
-        return self._logged.during(lambda: count_examples(batch), is_step=is_step, **options)
+        """Let what is logged be weighted as by Lightning, which counts no lists of examples."""
+        count = partial(count_examples, batch, first_dimension)
+        return self._logged.during(count, is_step=is_step, **options)

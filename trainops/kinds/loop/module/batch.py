@@ -1,12 +1,14 @@
 """Batches of any structure: moving them to a device, counting their examples."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
 
 import torch
 
-from trainops.kinds.loop.examples import first_tensor
+from trainops.kinds.loop.counting import num_examples_of
 from trainops.runtime.errors import InputError
+
+Count: TypeAlias = Callable[[Any], int | None]
 
 
 def to_device(batch: Any, device: torch.device) -> Any:
@@ -22,10 +24,10 @@ def to_device(batch: Any, device: torch.device) -> Any:
     return batch
 
 
-def count_examples(batch: Any) -> int:
-    """Return the first dimension of the batch's first tensor. Raises InputError without one."""
-    found = first_tensor(batch)
-    if found is None or not found.ndim:
+def count_examples(batch: Any, count: Count = num_examples_of) -> int:
+    """Return the number of examples. Raises InputError for a batch without a tensor of them."""
+    number = count(batch)
+    if number is None:
         problem = f"got a batch of type {type(batch).__name__} without a tensor of examples"
         raise InputError({"recipe": f"{problem}; override num_examples(batch)"})
-    return found.shape[0]
+    return number
