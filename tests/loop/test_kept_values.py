@@ -106,6 +106,34 @@ def test_states_of_objects_are_saved_as_plain_dicts(state):
     assert {type(each) for each in saved.values()} <= {dict, list}
 
 
+class Statistics:
+    """An object with dicts of their own types in its state."""
+
+    def __init__(self):
+        self.sums = defaultdict(lambda: 0.5)
+        self.counts = {"of": [defaultdict(Counter)]}
+
+    def state_dict(self):
+        return {"sums": self.sums, "counts": self.counts}
+
+    def load_state_dict(self, state):
+        self.sums, self.counts = state["sums"], state["counts"]
+
+
+def with_statistics(run, parameters):
+    statistics = run.keep("statistics", Statistics())
+    for step in run.steps("step", 6):
+        statistics.sums[f"step {step}"] += step / 3
+        (counts,) = statistics.counts["of"]
+        counts[step % 2]["new" if step > 2 else "old"] += 1
+        counts[f"step {step}"]["a"] += 1
+        yield {"val_loss": sum(statistics.sums.values())}
+
+
+def test_states_of_objects_come_back_with_the_types_that_a_new_object_has(require_exact):
+    require_exact(with_statistics, [1, 4])
+
+
 def keeps(value):
     def train(run, parameters):
         kept = run.keep("kept", {"good": 1})

@@ -238,6 +238,44 @@ def test_a_loop_can_be_nested_in_itself_by_no_name():
         next(islice(((a, b) for a in outer for b in run.steps("same", 2)), 1))
 
 
+def evaluates(names):
+    """Call one function within an epoch and after it, each with the loader of this name."""
+
+    def evaluate(run, batches, seen):
+        for (inputs,) in batches:
+            seen["sum"] += inputs.sum().item()
+            yield {"sum": seen["sum"]}
+
+    def train(run, parameters):
+        seen = run.keep("seen", {"sum": 0.0})
+        held_out = TensorDataset(torch.arange(4.0))
+        train = run.loader("train", TensorDataset(torch.arange(6.0)), batch_size=2)
+        loaders = {
+            name: run.loader(name, held_out, batch_size=2, shuffle=False)
+            for name in dict.fromkeys(names)
+        }
+        within, after = (loaders[name] for name in names)
+        for _ in run.epochs(2):
+            for (inputs,) in train:
+                seen["sum"] += inputs.sum().item()
+                if train.num_taken == 2:
+                    yield from evaluate(run, within, seen)
+                yield {"sum": seen["sum"]}
+            yield from evaluate(run, after, seen)
+
+    return train
+
+
+def test_a_loader_of_two_places_is_refused_and_two_loaders_are_exact(follow, require_exact):
+    says = (
+        "the loop 'validation' is used in two places: within 'train' and within 'epoch'; .*allowed:"
+        r' a loop with a name of its own for each, such as run\.loader\("validation_2", dataset\)'
+    )
+    with pytest.raises(ValueError, match=says):
+        follow(evaluates(["validation", "validation"]))
+    require_exact(evaluates(["validation", "validation_2"]))
+
+
 @pytest.mark.slow
 def test_loader_workers_change_nothing(follow):
     def trains(num_workers):

@@ -67,8 +67,7 @@ class Course:
         parent = self.open[-1] if self.open else ROOT
         counts = self.counts.setdefault(name, Counts(parent))
         if counts.parent != parent or name in self.open:
-            problem = f"the loop {name!r} is used in two places; use a name for each"
-            raise ValueError(problem)
+            raise ValueError(_of_two_places(name, counts.parent, parent))
         if self._target is not None:
             return self._enter_again(name, counts, length_of)
         counts.passes, counts.opens, counts.taken = counts.passes + 1, counts.opens + 1, 0
@@ -205,6 +204,15 @@ class Course:
             if counts.parent == name:
                 counts.opens = 0
                 self._begin_anew(inner)
+
+
+def _of_two_places(name: str, before: str, now: str) -> str:
+    """Return what to do where a function that loops over it is called in several places."""
+    places = (f"within {each!r}" if each else "outside of all loops" for each in (before, now))
+    problem = f"the loop {name!r} is used in two places: {' and '.join(places)}"
+    other = f'run.loader("{name}_2", dataset)'
+    allowed = f"a loop with a name of its own for each, such as {other}, given to the function"
+    return f"{problem}; its position is saved by its name; allowed: {allowed}"
 
 
 def _completed(name: str, count: int, length: int | None) -> str:
