@@ -16,7 +16,7 @@ from torch import nn
 from torch.amp import GradScaler
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
-from torch.nn.parameter import is_lazy
+from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 
 from trainops.checking.messages import Leaf
 from trainops.process.state_digests import digest
@@ -122,7 +122,7 @@ def _leaf(value: object) -> tuple[str, str] | None:
         return digest(value), repr(value)[:MAX_SHOWN]
     if isinstance(value, DTensor):
         value = value.to_local()  # only all ranks together can read the whole
-    if is_lazy(value):
+    if isinstance(value, UninitializedParameter | UninitializedBuffer):
         return digest("lazy"), "a tensor without a size yet"
     if isinstance(value, torch.Tensor):
         shape = "x".join(map(str, value.shape)) or "one number"
