@@ -89,6 +89,29 @@ def from_plain(value: Any) -> Any:
     return defaultdict(FACTORIES[value[FACTORY]], items)
 
 
+def typed_as(own: Any, saved: Any) -> Any:
+    """Return what was saved with the types of dicts that a new object's state has in its place.
+
+    It is saved with plain dicts. A value that a defaultdict would make has the type of that.
+    """
+    if type(own) in (list, tuple) and type(saved) is type(own):
+        return type(own)(map(typed_as, (*own, *[None] * len(saved)), saved))
+    if not (isinstance(own, dict) and isinstance(saved, dict)):
+        return saved
+    items = {name: typed_as(_value_of(own, name, each), each) for name, each in saved.items()}
+    if type(own) is defaultdict:
+        return defaultdict(own.default_factory, items)
+    return Counter(items) if type(own) is Counter else items
+
+
+def _value_of(own: dict[Any, Any], name: Any, saved: Any) -> Any:
+    """Return a value, also one that a defaultdict has yet to make where a dict was saved."""
+    if name in own or not isinstance(saved, dict):
+        return own.get(name)
+    make = own.default_factory if type(own) is defaultdict else None
+    return None if make is None else make()
+
+
 def _tensor_of(value: Any, place: str) -> torch.Tensor:
     try:
         return torch.from_numpy(np.array(value))

@@ -8,7 +8,7 @@ import torch
 from torch import distributed, nn
 from torch.optim import Optimizer
 
-from trainops.kinds.loop.kept_values import from_plain, to_plain
+from trainops.kinds.loop.kept_values import from_plain, to_plain, typed_as
 from trainops.kinds.loop.lazy_modules import load_module, state_of_module
 from trainops.kinds.loop.means import Total
 from trainops.kinds.loop.rank_streams import Gather
@@ -68,7 +68,8 @@ def put_back(thing: Any, saved: Any) -> None:
         thing.clear()
         thing.update(saved)
     else:
-        thing.load_state_dict(saved)
+        is_ours = type(thing).__module__.partition(".")[0] == "trainops"
+        thing.load_state_dict(saved if is_ours else typed_as(thing.state_dict(), saved))
 
 
 def total_of(devices: Devices, device: torch.device) -> Total:
