@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import torch
 from greenlet import greenlet
 from torch import nn
-from torch.nn.parameter import is_lazy
+from torch.nn.parameter import UninitializedParameter
 from torch.optim import Optimizer
 
 from trainops.kinds.loop import other_ranks, ranks
@@ -270,7 +270,7 @@ class LoopJob:
                 each.numel()
                 for model in self._run.modules.values()
                 for each in model.parameters()
-                if not is_lazy(each)
+                if not isinstance(each, UninitializedParameter)
             ),
             "artifacts": [f"{name}.pt" for name in self.state_dict() if name != "state"],
             **({"details": self._run.details} if self._run.details else {}),
