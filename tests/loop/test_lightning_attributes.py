@@ -1,8 +1,12 @@
 """Attributes of a LightningModule beyond plain values, of its parts, and objects with a state."""
 
 from collections import Counter, OrderedDict, defaultdict, deque
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from enum import Enum
 from functools import partial
 from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -113,6 +117,76 @@ THINGS = {
 }
 
 
+class Phase(Enum):
+    EARLY = 1
+    LATE = 2
+
+
+class Seen(NamedTuple):
+    number: int
+    loss: torch.Tensor
+
+
+@dataclass
+class Inner:
+    values: list[float] = field(default_factory=list)
+
+
+@dataclass
+class State:
+    """Fields that change, and a function, which does not."""
+
+    level: int = 0
+    phase: Phase = Phase.EARLY
+    inner: Inner = field(default_factory=Inner)
+    total: torch.Tensor = field(default_factory=lambda: torch.zeros(()))
+    how: Callable[..., Any] = lambda each: each / 3
+
+    def step(self):
+        self.level += 1
+        self.phase = Phase.LATE if self.level > 2 else self.phase
+        self.inner.values.append(self.how(self.level))
+        self.total += self.level
+        return self.level + self.phase.value + sum(self.inner.values) + float(self.total)
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    level: int = 0
+
+
+def step(thing):
+    return thing.step()
+
+
+def step_all(thing):
+    thing["states"].append(Fixed(len(thing["states"])))
+    return sum(each.level for each in thing["states"])
+
+
+def replace_fixed(thing):
+    thing.fixed = replace(thing.fixed, level=thing.fixed.level + 1)
+    return thing.fixed.level
+
+
+def keep_seen(thing):
+    thing.append(Seen(len(thing), torch.tensor(len(thing) / 3)))
+    return sum(each.number + each.loss.item() for each in thing)
+
+
+@dataclass
+class Outer:
+    fixed: Fixed
+
+
+THINGS |= {
+    "dataclass": (State, step),
+    "dataclasses in a list": (lambda: {"states": [], "of": Counter()}, step_all),
+    "frozen dataclass": (lambda: Outer(Fixed()), replace_fixed),
+    "named tuples": (partial(deque, maxlen=3), keep_seen),
+}
+
+
 def case_of(monkeypatch, make):
     monkeypatch.setattr(
         "trainops.recipes.Recipe.builder", lambda _: lightning_loop(lambda *_: make())
@@ -140,6 +214,52 @@ def test_what_has_not_changed_is_not_saved():
     assert attributes.state_dict().keys() == {".thing", "part.seen"}
 
 
+class Replacing(Changing):
+    """Another object takes the place of a dataclass that two attributes are at the beginning."""
+
+    def __init__(self):
+        super().__init__(State(), step)
+        self.first = self.thing
+
+    def on_train_batch_end(self, outputs, batch, batch_idx):
+        super().on_train_batch_end(outputs, batch, batch_idx)
+        if self.thing is self.first:
+            self.thing = replace(self.first, inner=Inner(), total=torch.ones(()))
+
+    def training_step(self, batch):
+        return super().training_step(batch) + 0.1 * self.first.level
+
+
+class Sharing(Changing):
+    """Another object has the dataclass, too."""
+
+    def __init__(self):
+        super().__init__(State(), step)
+        self.other = SimpleNamespace(thing=self.thing, of=object())
+
+    def training_step(self, batch):
+        return super().training_step(batch) * self.other.thing.level
+
+
+@pytest.mark.parametrize("module", [Replacing, Sharing])
+def test_dataclasses_are_restored_in_place_unless_they_were_replaced(monkeypatch, tmp_path, module):
+    case = case_of(monkeypatch, module)
+    expected = undisturbed(case, tmp_path)
+    require_stop_changes_nothing(case, tmp_path / "stops", expected, [1, 3])
+
+
+class NotPlain(Changing):
+    def on_train_batch_end(self, outputs, batch, batch_idx):
+        self.thing.how = lambda each: each
+
+
+def test_a_changed_field_that_cannot_be_saved_is_named(monkeypatch, tmp_path):
+    outcome = attempt(case_of(monkeypatch, lambda: NotPlain(State(), step)), tmp_path)
+    assert isinstance(outcome, Failed) and isinstance(outcome.error, InputError)
+    said = "'thing.how' of the module has changed, and is a function, which cannot be saved"
+    assert said in str(outcome.error)
+
+
 class Late(Changing):
     """Creates an object with a state when the training has begun."""
 
@@ -158,6 +278,7 @@ def test_an_object_with_a_state_that_is_created_later_is_refused(monkeypatch, tm
     [
         Counter(a=1), OrderedDict(b=[1, {2}]), defaultdict(list, a=[np.float32(1)]), {3, 1, 2},
         frozenset({"x"}), deque([1, 2], maxlen=2), deque([(1, {2: {3}})]), {"a": Counter(b=2)},
+        Phase.LATE, Seen(1, 2), [Inner([1.0])], {"a": Fixed(3)}, Outer(Fixed(2)),
         SimpleNamespace(a=1, b=Counter()), [{1}, (deque(),)], {"a": 1}, (1, 2.0, "x", None),
     ],
 )  # fmt: skip
@@ -168,7 +289,9 @@ def test_containers_come_back_with_their_types(value):
     assert digest_of(encode_container(back)) == digest_of(encoded)
 
 
-@pytest.mark.parametrize("value", [object(), [object()], {"a": {object}}, defaultdict(int, a=len)])
+@pytest.mark.parametrize(
+    "value", [State(), object(), [object()], {"a": {object}}, defaultdict(int, a=len)]
+)
 def test_containers_of_other_objects_are_left_as_they_are(value):
     assert encode_container(value) is None
 

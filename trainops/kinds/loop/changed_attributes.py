@@ -64,16 +64,19 @@ class ChangedAttributes:
         return [*self._plain, *self._others]
 
     def _is_unchanged(self, name: str, value: object) -> bool:
-        before, inside = self._others.get(name, (None, []))
-        now = contents(value)
-        are_same = len(now) == len(inside) and all(map(is_, now, inside))
-        return before is value and are_same
+        return is_unchanged(value, *self._others.get(name, (None, [])))
 
     def _cannot_be_saved(self, name: str, value: object) -> InputError:
         problem = f"{type(self._owner).__name__}.{name} has changed, and is a "
         problem += f"{type(value).__name__}, which cannot be saved"
         allowed = "numbers, texts, tensors, NumPy arrays, and lists, tuples and dicts of them"
         return InputError({"recipe": f"{problem}; allowed: {allowed}"})
+
+
+def is_unchanged(value: object, before: object, inside: list[Any]) -> bool:
+    """Whether it is the same object, with the elements that it had."""
+    now = contents(value)
+    return before is value and len(now) == len(inside) and all(map(is_, now, inside))
 
 
 def contents(value: object) -> list[Any]:

@@ -7,15 +7,22 @@ from lightning.pytorch import Callback, LightningDataModule, LightningModule
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, Sampler
 
-from trainops.kinds.loop.changed_attributes import is_stateful
-from trainops.kinds.loop.containers import decode_container, digest_of, encode_container
+from trainops.kinds.loop.changed_attributes import contents, is_stateful, is_unchanged
+from trainops.kinds.loop.containers import (
+    decode_container,
+    digest_of,
+    encode_container,
+    encode_dataclass,
+)
 from trainops.kinds.loop.lightning.manual import ManualOptimizer
 from trainops.kinds.loop.metric_states import Encoded, decode, encode, require_whole
+from trainops.kinds.loop.named_classes import class_of, has_fields, name_of
 from trainops.learning.measures import is_metric
 from trainops.learning.modes import with_modes
 from trainops.runtime.errors import InputError
 
 STATE = ".state_dict()"  # the end of the key of an object's state
+SAVED = "in dataclasses, numbers, texts, tensors, NumPy arrays, enums, and containers of them"
 # Objects that have a state, which is not saved as an attribute.
 OTHERS = (
     nn.Module, type, Callback, DataLoader, Dataset, Sampler, LightningDataModule, ManualOptimizer
@@ -26,9 +33,10 @@ class Attributes:
     """Plain attributes: numbers, texts, tensors, and lists, tuples and dicts of them.
 
     Modules collect outputs of steps in such attributes until an epoch ends. Those of the class
-    itself and names with an underscore are left out. Other containers, and attributes of
-    submodules, are saved where they have changed since `begin`; objects with state_dict and
-    load_state_dict always.
+    itself and names with an underscore are left out. Other containers, dataclasses, and attributes
+    of submodules, are saved where they have changed since `begin`; objects with state_dict and
+    load_state_dict always. A field of a dataclass that has changed and is not plain raises an
+    InputError, which names it.
     """
 
     def __init__(self, module: LightningModule) -> None:
@@ -36,22 +44,30 @@ class Attributes:
         self._left_out = vars(LightningModule()).keys() | {"training"}
         self._kept: frozenset[int] = frozenset()  # ids of objects whose state is saved elsewhere
         self._before: dict[str, str] = {}  # digests
+        self._instances: dict[str, Any] = {}  # of dataclasses, and what is not plain in them
+        self._contents: dict[str, list[Any]] = {}
         self._objects: frozenset[str] = frozenset()  # places of those with a state
 
     def begin(self, kept: Iterable[object]) -> None:
         """Remember what does not need to be saved, after the hooks that each attempt calls."""
         self._kept = frozenset(map(id, kept))
-        self._before = {place: digest_of(each) for place, each in self._further(self._plain())}
+        found: dict[str, Any] = {}
+        further = self._further(self._plain(), found)
+        self._before = {place: digest_of(each) for place, each in further}
+        self._instances = found
+        self._contents = {place: contents(each) for place, each in found.items()}
         self._objects = frozenset(self._states())
 
     def state_dict(self) -> dict[str, Encoded]:
         plain = self._plain()
+        found: dict[str, Any] = {}
         # No attribute has a dot in its name, as these do.
         further = {
             place: each
-            for place, each in self._further(plain)
+            for place, each in self._further(plain, found)
             if digest_of(each) != self._before.get(place)
         }
+        self._require_saved(found)
         states = self._states()
         if new := sorted(states.keys() - self._objects):
             name = new[0].removesuffix(STATE).removeprefix(".")
@@ -82,15 +98,32 @@ class Attributes:
                 found[name] = encoded
         return found
 
-    def _further(self, plain: Mapping[str, Encoded]) -> Iterator[tuple[str, Encoded]]:
-        """Yield what else consists of plain values, in the module and its parts."""
+    def _further(
+        self, plain: Mapping[str, Encoded], found: dict[str, Any]
+    ) -> Iterator[tuple[str, Encoded]]:
+        """Yield what else consists of plain values, in the module and its parts.
+
+        `found` gets dataclasses, and what is not plain in them, by place.
+        """
         for place, value in self._all():
             if place.removeprefix(".") in plain:
                 continue
             if isinstance(value, Tensor) and value.requires_grad:  # computed from parameters
                 continue
-            if (encoded := encode_container(value)) is not None:
+            if has_fields(value) and not isinstance(value, OTHERS):
+                yield place, encode_dataclass(value, place, self._instances, found)
+            elif (encoded := encode_container(value)) is not None:
                 yield place, encoded
+
+    def _require_saved(self, found: Mapping[str, Any]) -> None:
+        """Raise InputError for a field that has changed, and cannot be restored."""
+        for place, value in found.items():
+            if has_fields(value) and class_of(name_of(type(value))) is type(value):
+                continue
+            if not is_unchanged(value, self._instances.get(place), self._contents.get(place, [])):
+                problem = f"{place.removeprefix('.')!r} of the module has changed, and is a "
+                problem += f"{type(value).__name__}, which cannot be saved"
+                raise InputError({"recipe": f"{problem}; allowed: {SAVED}"})
 
     def _states(self) -> dict[str, Encoded]:
         """Return the states of objects that consist of plain values."""
