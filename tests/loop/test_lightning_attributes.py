@@ -248,6 +248,75 @@ def test_dataclasses_are_restored_in_place_unless_they_were_replaced(monkeypatch
     require_stop_changes_nothing(case, tmp_path / "stops", expected, [1, 3])
 
 
+class PrivatePart(nn.Module):
+    """A LSTM, whose class has attributes with an underscore itself, and one of this class."""
+
+    def __init__(self):
+        super().__init__()
+        self.recurrent, self._seen = nn.LSTM(2, 1), 0
+
+    def forward(self, inputs):
+        self._seen += 1
+        return self.recurrent(inputs)[0] * self._seen
+
+
+class Private(LightningModule):
+    """The weights depend on attributes whose names begin with an underscore."""
+
+    def __init__(self):
+        super().__init__()
+        self.part, self._seen, self._state, self.__weight = PrivatePart(), 0, State(), 1.0
+        self._average = Average(self.part.parameters())
+        self._ema = {name: each.detach().clone() for name, each in self.named_parameters()}
+
+    def training_step(self, batch):
+        self._seen += 1
+        self.__weight *= 0.9
+        for name, each in self.named_parameters():
+            self._ema[name].mul_(0.5).add_(each.detach(), alpha=0.5)
+        number = sum(each.sum() for each in (*self._ema.values(), *self._average.shadow))
+        number = self._seen + self._state.step() + self.__weight + number
+        return self.part(batch[0]).square().mean() * number
+
+    def on_train_batch_end(self, outputs, batch, batch_idx):
+        self._average.update(self.part.parameters())
+
+    configure_optimizers, train_dataloader = (
+        Changing.configure_optimizers,
+        Changing.train_dataloader,
+    )
+
+
+def test_attributes_with_an_underscore_are_saved(monkeypatch, tmp_path):
+    case = case_of(monkeypatch, Private)
+    expected = undisturbed(case, tmp_path)
+    require_stop_changes_nothing(case, tmp_path / "stops", expected, [1, 3])
+    path = expected.checkpoints[-1].path / "attributes.pt"
+    saved = torch.load(path, weights_only=True)  # noqa: TID251
+    own = {"._seen", "._state", "._Private__weight", "._ema", "._average.state_dict()"}
+    assert saved.keys() == own | {"part._seen"}
+
+
+class Clipping(Changing):
+    """Clips gradients by lists of its parameters, and a dataclass with one."""
+
+    def __init__(self):
+        super().__init__(Counter(), count)
+        self.weights, self._biases = [self.part.layer.weight], {"b": self.part.layer.bias}
+        self.inner = Inner([self.part.layer.weight])
+
+    def on_before_optimizer_step(self, optimizer):
+        for each in (self.weights, self._biases.values(), self.inner.values):
+            nn.utils.clip_grad_norm_(each, 0.1)
+        assert self.inner.values[0] is self.part.layer.weight
+
+
+def test_lists_of_parameters_stay_those_of_the_module(monkeypatch, tmp_path):
+    case = case_of(monkeypatch, Clipping)
+    expected = undisturbed(case, tmp_path)
+    require_stop_changes_nothing(case, tmp_path / "stops", expected, [3])
+
+
 class NotPlain(Changing):
     def on_train_batch_end(self, outputs, batch, batch_idx):
         self.thing.how = lambda each: each

@@ -8,8 +8,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from trainops.kinds.loop.changed_attributes import contents
 from trainops.kinds.loop.kept_values import FACTORIES
 from trainops.kinds.loop.metric_states import Encoded, decode, encode
 from trainops.kinds.loop.named_classes import attributes_of, class_of, has_fields, name_of
@@ -81,11 +82,16 @@ def encode_dataclass(
         inner = f"{place}.{name}"
         if has_fields(each):
             pairs.append([name, encode_dataclass(each, inner, before, found)])
-        elif (encoded := encode_container(each)) is None:
+        elif holds_parameters(each) or (encoded := encode_container(each)) is None:
             found[inner] = each
         else:
             pairs.append([name, encoded])
     return [DATACLASS, pairs, name_of(kind), before.get(place, value) is value]
+
+
+def holds_parameters(value: object) -> bool:
+    """Whether it contains parameters, of which copies would be no parameters of a model."""
+    return isinstance(value, nn.Parameter) or any(map(holds_parameters, contents(value)))
 
 
 def digest_of(encoded: object) -> str:

@@ -13,8 +13,10 @@ from trainops.kinds.loop.containers import (
     digest_of,
     encode_container,
     encode_dataclass,
+    holds_parameters,
 )
 from trainops.kinds.loop.lightning.manual import ManualOptimizer
+from trainops.kinds.loop.lightning.own_names import is_own
 from trainops.kinds.loop.metric_states import Encoded, decode, encode, require_whole
 from trainops.kinds.loop.named_classes import class_of, has_fields, name_of
 from trainops.learning.measures import is_metric
@@ -33,8 +35,8 @@ class Attributes:
     """Plain attributes: numbers, texts, tensors, and lists, tuples and dicts of them.
 
     Modules collect outputs of steps in such attributes until an epoch ends. Those of the class
-    itself and names with an underscore are left out. Other containers, dataclasses, and attributes
-    of submodules, are saved where they have changed since `begin`; objects with state_dict and
+    itself are left out. Other containers, dataclasses, attributes of submodules, and names with an
+    underscore are saved where they have changed since `begin`; objects with state_dict and
     load_state_dict always. A field of a dataclass that has changed and is not plain raises an
     InputError, which names it.
     """
@@ -93,8 +95,10 @@ class Attributes:
         """Return the plain attributes of the module itself."""
         found = {}
         for name, value in self._of(self._module):
+            if name.startswith("_"):
+                continue
             require_whole(f"the attribute {name!r} of the module", value)
-            if (encoded := encode(value)) is not None:
+            if not holds_parameters(value) and (encoded := encode(value)) is not None:
                 found[name] = encoded
         return found
 
@@ -109,6 +113,8 @@ class Attributes:
             if place.removeprefix(".") in plain:
                 continue
             if isinstance(value, Tensor) and value.requires_grad:  # computed from parameters
+                continue
+            if holds_parameters(value):
                 continue
             if has_fields(value) and not isinstance(value, OTHERS):
                 yield place, encode_dataclass(value, place, self._instances, found)
@@ -146,7 +152,7 @@ class Attributes:
         return [
             (name, value)
             for name, value in vars(module).items()
-            if not (name in self._left_out or name.startswith("_"))
+            if name not in self._left_out and is_own(type(module), name)
         ]
 
 
