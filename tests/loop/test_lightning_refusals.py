@@ -149,7 +149,7 @@ class AsksTrainer(Small):
     def on_train_start(self):
         assert self.trainer.checkpoint_callback is None and not self.trainer.checkpoint_callbacks
         assert self.trainer.early_stopping_callback is None
-        self.trainer.save_checkpoint("file")
+        self.trainer.of_no_trainer("file")
 
 
 class LogsSum(Small):
@@ -218,7 +218,7 @@ def test_16_mixed_is_refused_on_a_cpu(fail):
 def test_an_attribute_that_the_trainer_does_not_have_is_named(fail):
     error = fail(AsksTrainer)
     assert isinstance(error, AttributeError)
-    assert "uses trainer.save_checkpoint, which trainops does not provide" in str(error)
+    assert "uses trainer.of_no_trainer, which trainops does not provide" in str(error)
     names = str(error).partition("allowed: ")[2].split(", ")
     assert {"current_epoch", "early_stopping_callback"} < set(names)
     trainer = Trainer(accelerator="cpu", logger=False, enable_checkpointing=False)

@@ -82,6 +82,7 @@ class LoopJob:
             norms=GradNorms(config.limits, self._course, lambda: self.step),
             taken=self._bests.parts.values(),
             monitors={config.monitor: config.mode, **config.monitors}, watch=self._watch,
+            log_every_steps=config.log_every_steps,
         )  # fmt: skip
         self._points: dict[str, float] = {}
         self._num_yields = 0  # since the last safe point

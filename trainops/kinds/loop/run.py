@@ -85,8 +85,9 @@ class Run:
         taken: Iterable[str] = (),
         monitors: Mapping[str, str] | None = None,
         watch: Callable[[str, object], None] = lambda name, loss: None,
+        log_every_steps: int = 1,
     ) -> None:
-        self.seed, self.device = seed, device
+        self.seed, self.device, self.log_every_steps = seed, device, log_every_steps
         self.rank, self.num_ranks = devices.rank, devices.num_ranks
         self.local_rank, self.num_nodes = devices.local_rank, devices.num_nodes
         self._devices, self._sharding = devices, sharding or Undivided()

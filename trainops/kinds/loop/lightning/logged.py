@@ -67,6 +67,7 @@ class Logged:
         self,
         name: str,
         value: Any,
+        prog_bar: bool = False,
         *_display: Any,
         on_step: bool | None = None,
         on_epoch: bool | None = None,
@@ -77,7 +78,7 @@ class Logged:
         add_dataloader_idx: bool = True,
         **_others: Any,
     ) -> None:
-        """Take the place of LightningModule.log; what concerns displays is ignored.
+        """Take the place of LightningModule.log; `prog_bar` is for `progress_bar`.
 
         Means of epochs are over all ranks, whatever `sync_dist` is.
         """
@@ -90,6 +91,7 @@ class Logged:
             self._kept["metrics"].setdefault(self.stage, {})[name + suffix] = self._place(
                 name, value
             )
+            self._show_in_bar(name + suffix, is_shown=prog_bar)
             return
         number = number_of(name, value, "self.log was given")
         on_step = self._is_step if on_step is None else on_step
@@ -98,10 +100,14 @@ class Logged:
         self._require_common(name, on_step=on_step, rank_zero_only=rank_zero_only)
         if on_epoch and not (rank_zero_only and self._reductions.rank):
             count = batch_size or self._batch_size() or 1
-            self._add(f"{name}{'_epoch' if is_both else ''}{suffix}", number, count)
+            of_epoch = f"{name}{'_epoch' if is_both else ''}{suffix}"
+            self._add(of_epoch, number, count)
+            self._show_in_bar(of_epoch, is_shown=prog_bar)
         if on_step:
             number = self._reductions.mean(number) if sync_dist else number
-            self._point(f"{name}{'_step' if is_both else ''}{suffix}", number)
+            of_step = f"{name}{'_step' if is_both else ''}{suffix}"
+            self._point(of_step, number)
+            self._show_in_bar(of_step, is_shown=prog_bar)
         if is_both:
             self._kept["latest"][name + suffix] = number
 
@@ -173,6 +179,17 @@ class Logged:
     @property
     def latest(self) -> Mapping[str, Tensor]:
         return {name: torch.as_tensor(each) for name, each in self._kept["latest"].items()}
+
+    @property
+    def progress_bar(self) -> dict[str, float]:
+        """The latest value of each name that was logged with prog_bar."""
+        latest = self._kept["latest"]
+        names = self._kept.get("progress_bar", ())
+        return {name: float(latest[name]) for name in names if name in latest}
+
+    def _show_in_bar(self, name: str, *, is_shown: bool) -> None:
+        if is_shown and name not in self._kept.get("progress_bar", ()):
+            self._kept.setdefault("progress_bar", []).append(name)
 
     def _places(self) -> dict[str, str]:
         """Return where the torchmetrics of the stage are that a rank has logged, by name."""

@@ -5,6 +5,7 @@ import inspect
 from collections.abc import Iterator
 from functools import cache
 from types import CodeType
+from typing import Any
 
 LIBRARIES = ("torch", "lightning", "pytorch_lightning", "lightning_fabric", "torchmetrics")
 
@@ -30,7 +31,9 @@ def _names_of_libraries(kind: type) -> frozenset[str]:
 def _codes(kind: type) -> Iterator[CodeType]:
     """Yield the code of the methods and properties of a class."""
     for each in vars(kind).values():
-        parts = (each.fget, each.fset) if isinstance(each, property) else (each,)
+        parts: tuple[Any, ...] = (each,)
+        if isinstance(each, property):
+            parts = (each.fget, each.fset)
         for part in parts:
             code = getattr(inspect.unwrap(getattr(part, "__func__", part)), "__code__", None)
             if isinstance(code, CodeType):

@@ -14,6 +14,7 @@ from trainops.kinds.loop.combined import Mode
 from trainops.kinds.loop.gradients import Gradients
 from trainops.kinds.loop.lightning.attributes import Attributes, Modes, SavedByHooks
 from trainops.kinds.loop.lightning.callbacks import LightningHooks
+from trainops.kinds.loop.lightning.loaders import Loaders
 from trainops.kinds.loop.lightning.requirements import overrides, require_loader_index
 from trainops.kinds.loop.metric_states import MetricStates
 from trainops.kinds.loop.passes import Passes
@@ -51,7 +52,7 @@ def loaders(
     hooks: LightningHooks,
     settings: LightningParameters,
     reading: Reading,
-) -> tuple[Passes, list[Passes]]:
+) -> Loaders:
     """Return the loader of training and those of validation, after prepare_data and setup."""
     _prepare_data(run, [each for each in (data, module) if each is not None])
     if data is not None:
@@ -70,14 +71,14 @@ def loaders(
     train.limit_to(settings.limit_train_batches)
     is_validated = overrides(module, LightningModule, "validation_step")
     if validation is None or settings.limit_val_batches == 0 or not is_validated:
-        return train, []
+        return Loaders(train, [], training, None)
     several = _flat(validation)
     require_loader_index(module, len(several))
     names = [f"validation_{number}" if number else "validation" for number in range(len(several))]
     validations = [follow(run, *each, reading) for each in zip(names, several, strict=True)]
     for each in validations:
         each.limit_to(settings.limit_val_batches)
-    return train, validations
+    return Loaders(train, validations, training, validation)
 
 
 def _flat(given: Any) -> list[Any]:

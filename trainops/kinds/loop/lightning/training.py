@@ -88,12 +88,15 @@ class LightningTraining:
         self._progress: dict[str, Any] = run.keep("progress", dict(BEGINNING))
         reductions = Reductions(run)
         self._logged = Logged(module, run.keep("logged", LoggedValues(run.num_ranks)), reductions)
-        self._view = TrainerView(settings, self._progress, self._logged, module, data, reductions)
+        self._view = TrainerView(
+            settings, self._progress, self._logged, module, data, reductions, run.log_every_steps
+        )
         module.trainer = self._view  # type: ignore[assignment]
         self._hooks = LightningHooks(module, self._view, callbacks, run.monitors)
         reading = Reading(skip_undecodable=settings.skip_undecodable, shards_itself=shards_itself)
-        self._train, self._validations = loaders(run, module, data, self._hooks, settings, reading)
-        self._view.measure(self._train, self._validations)
+        found = loaders(run, module, data, self._hooks, settings, reading)
+        self._train, self._validations = found.train, found.validations
+        self._view.measure(found)
         if not run.is_sharded:  # else each unit moves when it is divided
             module.to(run.device)
         require_ranks(run, module, settings)
@@ -200,9 +203,10 @@ class LightningTraining:
 
     def _validate(self, *, releases: bool) -> Steps:
         progress = self._progress
+        self._view.training, self._view.validating = False, True
         if not progress["is_validating"]:
             self._begin_validation(releases=releases)
-        self._logged.stage, self._view.training, self._view.validating = "validation", False, True
+        self._logged.stage = "validation"
         for number, loader in enumerate(self._validations):
             yield from self._validate_loader(number, loader)
         show = partial(self._logged.show, self._validations)

@@ -1,34 +1,27 @@
 """What a LightningModule sees as its trainer."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import nullcontext
 from types import SimpleNamespace
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 from lightning.pytorch import Callback, LightningDataModule, LightningModule
 from lightning.pytorch.callbacks import EarlyStopping
-from lightning.pytorch.trainer.states import TrainerFn
+from lightning.pytorch.profilers import PassThroughProfiler
+from lightning.pytorch.trainer.states import RunningStage, TrainerFn, TrainerStatus
 from torch import Tensor, distributed
 from torch.distributed.nn.functional import all_gather
 from torch.optim import Optimizer
 
+from trainops.kinds.loop.lightning.loaders import Loaders, num_batches, shown
 from trainops.kinds.loop.lightning.logged import Logged
 from trainops.kinds.loop.lightning.logger import OperationLogger
 from trainops.kinds.loop.lightning.optimizers import LRSchedulerConfig
-from trainops.kinds.loop.passes import Passes
+from trainops.kinds.loop.lightning.unknown import INSTEAD, FitLoop, WithoutOthers
 from trainops.kinds.loop.replicas import Reductions
 from trainops.kinds.loop.trainer_settings import LightningParameters
-
-
-def num_batches(loader: Passes) -> int | float:
-    """Return the number of batches of a pass, perhaps an estimate; inf where it is not known."""
-    try:
-        return len(loader)
-    except TypeError:  # of an iterable dataset
-        return math.inf
-
 
 # Of this class, or of no use to a module.
 INTERNAL = frozenset(
@@ -37,12 +30,16 @@ INTERNAL = frozenset(
 )  # fmt: skip
 
 
-class RankStrategy:
+class RankStrategy(WithoutOthers):
     """The strategy that modules and callbacks see."""
+
+    _place = "trainer.strategy"
 
     def __init__(self, reductions: Reductions) -> None:
         self._reductions = reductions
         self.root_device = reductions.device
+        self.global_rank, self.local_rank = reductions.rank, reductions.local_rank
+        self.world_size, self.is_global_zero = reductions.num_ranks, reductions.rank == 0
 
     def reduce_boolean_decision(self, decision: bool, all: bool = True) -> bool:
         """Return whether all ranks have decided so, or any of them."""
@@ -67,7 +64,7 @@ class RankStrategy:
         return self._reductions.gathered(thing)[src]
 
 
-class TrainerView:
+class TrainerView(WithoutOthers):
     """The attributes of Lightning's Trainer that modules and callbacks read.
 
     Setting should_stop stops.
@@ -75,12 +72,16 @@ class TrainerView:
 
     barebones = False
     sanity_checking = False
-    testing = predicting = False
+    testing = predicting = interrupted = received_sigterm = False
+    test_dataloaders = predict_dataloaders = None
+    min_steps = ckpt_path = None
+    min_epochs = 0
+    overfit_batches, num_sanity_val_steps, reload_dataloaders_every_n_epochs = 0.0, 0, 0
     progress_bar_callback = checkpoint_callback = None  # which are not called
     fast_dev_run = False
     # What LearningRateMonitor asks for: whether this step is logged, and its number.
     _logger_connector = SimpleNamespace(should_update_logs=True)
-    fit_loop = SimpleNamespace(epoch_loop=SimpleNamespace(_batches_that_stepped=None))
+    _hidden = INTERNAL
 
     def __init__(
         self,
@@ -90,7 +91,11 @@ class TrainerView:
         module: LightningModule,
         datamodule: LightningDataModule | None,
         reductions: Reductions,
+        log_every_n_steps: int,
     ) -> None:
+        self.log_every_n_steps = log_every_n_steps
+        self.profiler = PassThroughProfiler()
+        self.train_dataloader = self.val_dataloaders = None  # until they are known
         self.global_rank, self.local_rank = reductions.rank, reductions.local_rank
         self.world_size, self.num_nodes = reductions.num_ranks, reductions.num_nodes
         self.num_devices = self.world_size // self.num_nodes
@@ -100,13 +105,13 @@ class TrainerView:
         self.logger = OperationLogger(logged)
         self.loggers = [self.logger]
         self.callbacks: list[Callback] = []
-        self.state = SimpleNamespace(fn=TrainerFn.FITTING)
         self.strategy = RankStrategy(reductions)
         self.val_check_interval = settings.val_check_interval or 1.0
         self.model = self.lightning_module = module
         self.datamodule = datamodule
         self.max_steps = settings.max_steps or -1
         self.max_epochs = settings.max_epochs if settings.max_steps is None else -1
+        self.fit_loop = FitLoop(self)
         self.accumulate_grad_batches = settings.accumulate_grad_batches
         self.gradient_clip_val = settings.gradient_clip_val
         self.gradient_clip_algorithm = settings.gradient_clip_algorithm
@@ -127,11 +132,30 @@ class TrainerView:
     def configure(self, optimizers: list[Optimizer], configs: list[LRSchedulerConfig]) -> None:
         self.optimizers, self.lr_scheduler_configs = optimizers, configs
 
-    def measure(self, train: Passes, validations: Sequence[Passes]) -> None:
-        """Learn the number of batches."""
-        self.num_training_batches = num_batches(train)
-        self._is_fixed = train.source.fixed_length() is not None
-        self.num_val_batches = [num_batches(each) for each in validations]
+    def measure(self, loaders: Loaders) -> None:
+        """Learn the loaders, and the number of batches."""
+        self.train_dataloader = shown(loaders.given, self.world_size)
+        self.val_dataloaders = shown(loaders.given_validation, self.world_size)
+        self.num_training_batches = num_batches(loaders.train)
+        self._is_fixed = loaders.train.source.fixed_length() is not None
+        self.num_val_batches = [num_batches(each) for each in loaders.validations]
+
+    @property
+    def state(self) -> SimpleNamespace:
+        stage = RunningStage.VALIDATING if self.validating else RunningStage.TRAINING
+        return SimpleNamespace(fn=TrainerFn.FITTING, status=TrainerStatus.RUNNING, stage=stage)
+
+    @property
+    def evaluating(self) -> bool:
+        return self.validating
+
+    @property
+    def enable_validation(self) -> bool:
+        return self.val_dataloaders is not None
+
+    @property
+    def progress_bar_metrics(self) -> dict[str, float]:
+        return self._logged.progress_bar
 
     @property
     def checkpoint_callbacks(self) -> list[Callback]:
@@ -157,7 +181,7 @@ class TrainerView:
     def is_last_batch(self) -> bool:
         if not self._is_fixed:
             return self.is_at_end
-        return bool(self._progress["batch"] + 1 == self.num_training_batches)
+        return bool(self._progress["batch"] + 1 >= self.num_training_batches)
 
     @property
     def estimated_stepping_batches(self) -> int:
@@ -197,8 +221,5 @@ class TrainerView:
     def should_stop(self, value: bool) -> None:
         self._progress["should_stop"] = bool(value)
 
-    def __getattr__(self, name: str) -> NoReturn:
-        names = {*dir(type(self)), *vars(self)} - INTERNAL
-        known = sorted(each for each in names if not each.startswith("_"))
-        problem = f"the module or a callback uses trainer.{name}, which trainops does not provide"
-        raise AttributeError(f"{problem}; allowed: {', '.join(known)}")
+    def _allowed(self, name: str) -> str:
+        return INSTEAD.get(name) or super()._allowed(name)
