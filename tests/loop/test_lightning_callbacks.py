@@ -153,15 +153,39 @@ class Saving(lightning.Callback):
         checkpoint["more"] = 1
 
 
+class Unfreezing(lightning.callbacks.BaseFinetuning):
+    def freeze_before_training(self, pl_module):
+        pass
+
+
 WRONG = {
+    "finetuning": (
+        Unfreezing,
+        "Unfreezing, which derives from BaseFinetuning: it adds groups of par",
+    ),
+    "backbone": (
+        lightning.callbacks.BackboneFinetuning,
+        "; allowed: all parameters in configure_optimizers, requires_grad_(False) in "
+        "on_fit_start, and requires_grad_(True) in on_train_epoch_start, of the module or a callb",
+    ),
     "object": (object, "got a object as a callback; allowed: objects of lightning"),
-    "averages": (lambda: Averaging(0.1), "the callback Averaging: it replaces schedules"),
-    "checkpoints": (OwnCheckpoint, "by `monitor` of the config; allowed: E"),
+    "averages": (
+        lambda: Averaging(0.1),
+        "Averaging, which derives from StochasticWeightAveraging: it replaces",
+    ),
+    "checkpoints": (
+        OwnCheckpoint,
+        "the callback OwnCheckpoint, which derives from ModelCheckpoint: trainops saves by itself, "
+        "and its methods would not be called; allowed: `checkpoint` of the config for when to save",
+    ),
     "best": (
         lambda: lightning.callbacks.ModelCheckpoint(monitor="val_loss", mode="max"),
         "ModelCheckpoint monitors val_loss (max), and the config val_loss (min); allowed: the same",
     ),
-    "displays": (OwnSummary, "got the callback OwnSummary: trainops does not follow it"),
+    "displays": (
+        OwnSummary,
+        "got the callback OwnSummary: trainops does not follow it; allowed: Ea",
+    ),
     "saving": (Saving, "Saving has the method on_save_checkpoint, which trainops does not call"),
     "collecting": (Collecting, "Collecting.found has changed, and is a list, which cannot be"),
 }

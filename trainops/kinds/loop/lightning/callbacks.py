@@ -27,11 +27,22 @@ DISPLAYS = (ModelSummary, ProgressBar, RichModelSummary, RichProgressBar, TQDMPr
 LIBRARIES = ("lightning", "pytorch_lightning")
 TRAIN_END = "on_train_epoch_end"
 NOT_CALLED = ("on_save_checkpoint", "on_load_checkpoint")
+OWN = "EarlyStopping, LearningRateMonitor, LambdaCallback, and callbacks of your own"
+# By the class: why a callback is not driven, and what does the same here.
 REASONS = {
-    "Checkpoint": "trainops saves by itself, and the best weights by `monitor` of the config",
-    "StochasticWeightAveraging": "it replaces schedules and trains a further epoch",
-    "WeightAveraging": "it exchanges the weights for validations",
-    "Timer": "limits.max_duration does the same",
+    "Checkpoint": (
+        "trainops saves by itself, and its methods would not be called",
+        "`checkpoint` of the config for when to save, `monitor` for the best weights, and a "
+        "Callback of your own for the rest",
+    ),
+    "BaseFinetuning": (
+        "it adds groups of parameters to the optimizer while training, which a resume would lack",
+        "all parameters in configure_optimizers, requires_grad_(False) in on_fit_start, and "
+        "requires_grad_(True) in on_train_epoch_start, of the module or a callback of your own",
+    ),
+    "StochasticWeightAveraging": ("it replaces schedules and trains a further epoch", OWN),
+    "WeightAveraging": ("it exchanges the weights for validations", OWN),
+    "Timer": ("limits.max_duration does the same", OWN),
 }
 
 
@@ -128,6 +139,17 @@ def _require_monitored(callback: ModelCheckpoint, monitors: Mapping[str, str]) -
     raise InputError({"recipe": f"{problem}; allowed: {allowed}"})
 
 
+def _not_driven(kind: type[Callback]) -> InputError:
+    default = ("trainops does not follow it", OWN)
+    found = [(each, REASONS[each.__name__]) for each in kind.__mro__ if each.__name__ in REASONS]
+    base, (reason, allowed) = found[0] if found else (kind, default)
+    given = kind.__name__
+    theirs = next(each for each in kind.__mro__ if each.__module__.partition(".")[0] in LIBRARIES)
+    if theirs is not kind and base is not kind:
+        given += f", which derives from {theirs.__name__}"
+    return InputError({"recipe": f"got the callback {given}: {reason}; allowed: {allowed}"})
+
+
 def _require_callback(callback: object) -> None:
     name = type(callback).__name__
     if not isinstance(callback, Callback):
@@ -136,13 +158,7 @@ def _require_callback(callback: object) -> None:
     for each in type(callback).__mro__:
         is_theirs = each.__module__.partition(".")[0] in LIBRARIES and each is not Callback
         if is_theirs and issubclass(each, Callback) and each not in ALLOWED:
-            reasons = [REASONS[one.__name__] for one in each.__mro__ if one.__name__ in REASONS]
-            reason = reasons[0] if reasons else "trainops does not follow it"
-            allowed = ", ".join(one.__name__ for one in ALLOWED)
-            problem = f"got the callback {name}: {reason}"
-            raise InputError(
-                {"recipe": f"{problem}; allowed: {allowed}, and callbacks of your own"}
-            )
+            raise _not_driven(type(callback))
     for method in NOT_CALLED:
         if overrides(callback, Callback, method):
             problem = f"the callback {name} has the method {method}, which trainops does not call"
