@@ -80,6 +80,12 @@ def test_no_page_needs_torch():
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
 
 
+def test_a_search_shows_no_rules_of_tables():
+    texts = [text for _, text in rendering._sections()]
+    assert any("allowed" in text for text in texts)
+    assert not [text for text in texts if " --- " in text]
+
+
 def test_a_search_finds_sections_with_all_words():
     found = rendering.search("pinned checkpoints deleted")
     assert found[0].url.startswith(rendering.PREFIX)

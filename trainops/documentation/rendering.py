@@ -20,7 +20,7 @@ ACCESSIBLE = {
     "<th></th>": "<td></td>",
     "<pre>": '<pre tabindex="0">',
 }
-MARKUP = re.compile(r"```.*?$|[`*|#>]|\[([^\]]*)\]\([^)]*\)|^[-: |]+$", re.MULTILINE)
+MARKUP = re.compile(r"^[-: |]+$|```.*?$|[`*|#>]|\[([^\]]*)\]\([^)]*\)", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
