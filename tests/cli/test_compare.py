@@ -1,5 +1,7 @@
 """Operations compared on the command line."""
 
+import csv
+
 import pytest
 
 from tests.api.saved import saved
@@ -43,6 +45,19 @@ def test_the_baseline_is_an_option_and_json_is_the_data_of_the_api(cli, pair):
     found = cli("compare", one.pk, two.pk, "--baseline", two.pk, "-o", "json").json
     assert found["baseline"] == two.pk
     assert [each["name"] for each in found["curves"]] == ["val_loss"]
+
+
+def test_csv_has_a_row_for_each_difference_and_value_and_quiet_the_ids(cli, pair):
+    one, two = pair
+    ran = cli("compare", one.pk, two.pk, "-o", "csv")
+    rows = {
+        (row["part"], row["name"], row["what"]): row
+        for row in csv.DictReader(ran.stdout.splitlines())
+    }
+    assert [rows["config", "learning_rate", ""][each.pk] for each in pair] == ["0.1", "0.01"]
+    assert [rows["config", "note", ""][each.pk] for each in pair] == ["null", ""]
+    assert [rows["metric", "val_loss", "final"][each.pk] for each in pair] == ["0.25", "0.75"]
+    assert cli("compare", one.pk, two.pk, "-q").stdout.split() == [one.pk, two.pk]
 
 
 def test_equal_operations_without_metrics(cli, ana):

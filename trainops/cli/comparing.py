@@ -8,6 +8,7 @@ import typer
 
 from trainops.cli import looks
 from trainops.cli.operations import PANEL
+from trainops.cli.out import OutputFormat
 from trainops.cli.session import Session, command
 from trainops.client.comparison_responses import ComparedOperation, ComparedValues, Comparison
 from trainops.client.problems import ExitCode, Problem
@@ -53,14 +54,33 @@ def compare(
     comparison: Comparison = session.api.get(
         "operations/compare", ids=",".join(ids), baseline=chosen
     )
+    if session.out.ids_only:
+        session.out.data(comparison["operations"])
+        return
     if session.out.is_data:
-        session.out.data(comparison)
+        is_csv = session.out.form is OutputFormat.CSV
+        session.out.data(_rows(comparison, ids) if is_csv else comparison)
         return
     names = short_ids(ids)
     _say_operations(session, comparison)
     _say_differences(session, comparison, ids, names)
     _say_values(session, comparison["values"], ids, names)
     session.out.note(f"page  {session.server.url}/compare/?ids={','.join(ids)}")
+
+
+def _rows(comparison: Comparison, ids: Sequence[str]) -> list[dict[str, object]]:
+    """Return a row for each difference and each value of a metric, with a column for each id."""
+    rows: list[dict[str, object]] = [
+        {"part": part["part"], "name": row["path"], "what": ""}
+        | {each: _value(row["values"], each, max_chars=None) for each in ids}
+        for part in comparison["differences"]
+        for row in part["rows"]
+    ]
+    for row in comparison["values"]:
+        named = {"part": "metric", "name": row["name"], "what": row["what"]}
+        measured = {name: cell["value"] for name, cell in row["values"].items()}
+        rows.append({**named, **dict.fromkeys(ids), **measured})
+    return rows
 
 
 def _say_operations(session: Session, comparison: Comparison) -> None:
@@ -108,13 +128,15 @@ def _say_differences(
     )
 
 
-def _value(values: Mapping[str, object], operation_id: str) -> str | None:
+def _value(
+    values: Mapping[str, object], operation_id: str, max_chars: int | None = MAX_CHARS
+) -> str | None:
     """Return a value as JSON, texts as they are; None where the operation has none."""
     if operation_id not in values:
         return None
     value = values[operation_id]
     text = value if isinstance(value, str) and value else json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= MAX_CHARS else f"{text[:MAX_CHARS]}…"
+    return text if max_chars is None or len(text) <= max_chars else f"{text[:max_chars]}…"
 
 
 def _say_values(
