@@ -216,7 +216,7 @@ def _show_status(
         "num_codes": RecoveryCode.objects.filter(factor_id=user.pk).count(),
         "is_required": second_factor.is_required(user),
         f"problem_of_{of}": (errors or {}).get("password"),
-        f"code_problem_of_{of}": (errors or {}).get("current_code"),
+        f"code_problem_{of}": (errors or {}).get("current_code"),
     }
     status = REFUSED if errors else 200
     return render(request, "dashboard/account/second_factor.html", context, status=status)
