@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 # The commit of each released version. tests/fixtures/released has an installation made by each.
 RELEASES = {"0.1.0": "f75454ea1cf17782256feeaa84c19a6660129846"}
-LATEST = max(RELEASES)
+LATEST = max(RELEASES, key=lambda version: [int(part) for part in version.split(".")])
 # Python 3.11 has filters since 3.11.4.
 SAFELY = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
 

@@ -106,8 +106,8 @@ class Thresholds(BaseSettings):
     )
     node_wait_seconds: NonNegativeFloat = Field(
         30,
-        description="Seconds that an operation waits for further workers once its min_nodes are "
-        "free.",
+        description="Seconds since an operation was queued for which it waits for further workers "
+        "though its min_nodes are free.",
     )
     stuck_after_seconds: PositiveFloat = Field(
         120,

@@ -221,7 +221,7 @@ class BackupBucket:
             try:
                 if own in self.sizes(LOCKS):  # otherwise another process has taken it away
                     self._renew(own)
-            except StorageFailed as error:
+            except (StorageFailed, OSError) as error:  # also of its draft, on a full disk
                 logger.warning("The lock of the backup cannot be renewed: %s", error)
 
     def _renew(self, own: str) -> None:

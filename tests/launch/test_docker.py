@@ -44,7 +44,8 @@ def test_compose_has_every_part(compose):
     known = {
         "image", "build", "environment", "secrets", "volumes", "security_opt", "cap_drop", "init",
         "stop_grace_period", "stop_signal", "restart", "healthcheck", "command", "depends_on",
-        "ports", "networks", "read_only", "tmpfs", "mem_limit", "pids_limit", "user", "cap_add",
+        "ports", "networks", "read_only", "tmpfs", "mem_limit", "shm_size", "pids_limit", "user",
+        "cap_add",
     }  # fmt: skip
     for name, service in compose["services"].items():
         assert set(service) <= known, name

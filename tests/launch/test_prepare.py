@@ -3,6 +3,8 @@
 import json
 import shutil
 import stat
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -18,6 +20,8 @@ from trainops.http.models import Token
 from trainops.kind import KINDS
 from trainops.launch.prepare import prepare
 from trainops.launch.refusal import CannotStart
+from trainops.launch.servers import postgres_server
+from trainops.paths import ROOT
 
 URL = "http://127.0.0.1:8123"
 pytestmark = [pytest.mark.django_db, pytest.mark.database]
@@ -41,6 +45,19 @@ def test_the_first_start_makes_an_admin_whose_password_is_shown_once():
     assert set(Group.objects.values_list("name", flat=True)) >= {"viewer", "operator", "admin"}
     second = prepare()
     assert (second.admin, second.password, second.migrated) == ("admin", "", 0)
+
+
+@pytest.mark.slow
+def test_two_that_begin_at_once_prepare_one_database_in_turns(data_dir, monkeypatch):
+    command = [sys.executable, "-m", "trainops.launch.prepare", "--json"]
+    with postgres_server() as url:
+        monkeypatch.setenv("TRAINOPS_DATABASE_URL", url)
+        both = [subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) for _ in range(2)]
+        said = [json.loads(each.communicate()[0]) for each in both]
+    assert [each.returncode for each in both] == [0, 0]
+    first, second = sorted(said, key=lambda each: -each["migrated"])
+    assert (first["migrated"] > 100, second["migrated"]) == (True, 0)
+    assert (bool(first["password"]), second["password"]) == (True, "")
 
 
 def test_the_storages_are_bound_and_another_installations_are_refused():

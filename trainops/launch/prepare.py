@@ -11,7 +11,8 @@ import json
 import os
 import secrets
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from importlib import import_module
 from io import BytesIO
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import django
 from django.core.management import call_command
-from django.db import DatabaseError
+from django.db import DatabaseError, connection
 from pydantic import ValidationError
 
 from trainops import statement_timeout
@@ -34,16 +35,42 @@ if TYPE_CHECKING:
     from trainops.kind import Demo
 
 DEMO_TAG = "demo"
+LOCK = int.from_bytes(b"trainops")  # an advisory lock
 
 
 def prepare(*, url: str = "", demo: bool = False, take_over_storage: bool = False) -> Prepared:
     """Bring the database up to date, and see that the storages are this installation's.
+
+    Another process that prepares the same database waits meanwhile.
 
     Raises CannotStart where a newer program has changed the database, a bucket refuses, or a
     storage belongs to another installation. One that is away is a warning: it may be mounted a
     moment later.
     """
     _check_bucket()
+    with _alone():
+        return _prepared(url, demo=demo, take_over_storage=take_over_storage)
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Hold a lock of PostgreSQL. A file of SQLite is in a data directory, which has one `up`."""
+    if connection.vendor != "postgresql":
+        yield
+        return
+    with statement_timeout.unlimited(), connection.cursor() as cursor:
+        cursor.execute("SET lock_timeout = 0")
+        cursor.execute("SELECT pg_advisory_lock(%s)", [LOCK])
+        cursor.execute("RESET lock_timeout")
+    try:
+        yield
+    finally:
+        # Where the connection was lost, so was the lock.
+        with suppress(DatabaseError), connection.cursor() as cursor:
+            cursor.execute("SELECT pg_advisory_unlock(%s)", [LOCK])
+
+
+def _prepared(url: str, *, demo: bool, take_over_storage: bool) -> Prepared:
     done = Prepared(migrated=_migrate())
     from trainops.http import second_factor  # noqa: PLC0415 - models need django.setup()
     from trainops.http.roles import ensure_roles  # noqa: PLC0415 - see above

@@ -18,8 +18,10 @@ Without TRAINOPS_BROKER_URL one unit runs `up` with the embedded stores; with it
 worker have a unit of their own.
 """
 SYSTEM_UNITS, SYSTEM_CONFIG = Path("/etc/systemd/system"), Path("/etc/trainops")
-KEPT = ("CUDA_VISIBLE_DEVICES", "PGPASSWORD")
-PREFIXES = ("TRAINOPS_", "AWS_", "PGSSL")
+KEPT = ("CUDA_VISIBLE_DEVICES", "PGPASSWORD", "PGPASSFILE", "PGSERVICE", "PGSERVICEFILE",
+        "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy",
+        "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")  # fmt: skip
+PREFIXES = ("TRAINOPS_", "AWS_", "AZURE_", "GOOGLE_", "OTEL_", "PGSSL")
 # Of the command line, of tests and of one worker's end.
 LEFT_OUT = ("TRAINOPS_TEST_", "TRAINOPS_URL", "TRAINOPS_TOKEN", "TRAINOPS_CONTEXT",
             "TRAINOPS_USERNAME", "TRAINOPS_PASSWORD", "TRAINOPS_WORKER_UNTIL",
