@@ -67,13 +67,27 @@ function redraw(row, { html, digest }) {
 }
 
 // A tab is a field of the form like the others: what was typed a moment ago is not lost.
+function choose(tab) {
+  const form = document.getElementById("filters");
+  form.elements.tab.value = tab.dataset.tab;
+  form.requestSubmit();
+}
+
 document.addEventListener("click", (event) => {
   const tab = event.target.closest("#tabs a");
   if (!tab || event.ctrlKey || event.metaKey || event.shiftKey) return;
   event.preventDefault();
-  const form = document.getElementById("filters");
-  form.elements.tab.value = tab.dataset.tab;
-  form.requestSubmit();
+  choose(tab);
+});
+
+// An answer that arrives while a tab is pressed replaces the tab: then there is no click.
+let pressed = null;
+document.addEventListener("pointerdown", ({ target, button }) => {
+  pressed = button === 0 ? target.closest("#tabs a") : null;
+});
+document.addEventListener("pointerup", ({ target }) => {
+  const tab = target.closest("#tabs a");
+  if (tab && pressed && !pressed.isConnected && tab.dataset.tab === pressed.dataset.tab) choose(tab);
 });
 
 const following = follow({ address, ask: getText, show, every: EVERY });

@@ -67,6 +67,23 @@ def test_new_ones_wait_behind_a_button(open_page, ana):
     assert names(page) == ["newer one", "new one", "old"]
 
 
+def test_a_tab_is_chosen_though_an_answer_replaces_it_while_it_is_pressed(open_page, ana):
+    making.operation(ana, "RUNNING", name="night run")
+    making.operation(ana, "FAILED", name="night that broke")
+    page, held = open_page("/?tab=attention"), []
+    settled(page)
+    page.route(re.compile(r"q=night"), lambda route: held.append(route), times=1)
+    with page.expect_request(re.compile(r"q=night")):
+        page.get_by_test_id("search").fill("night")
+    page.get_by_test_id("tab-all").hover()
+    page.mouse.down()
+    held[0].continue_()
+    expect(page).to_have_url(re.compile(r"\?tab=attention&q=night$"))
+    page.mouse.up()
+    expect(page).to_have_url(re.compile(r"/\?q=night$"))
+    expect(page.locator("tbody tr")).to_have_count(2)
+
+
 def test_filters_are_in_the_address_and_survive_going_back(open_page, ana):
     making.operation(ana, "RUNNING", name="runs")
     making.operation(ana, "FAILED", name="broke", tags=["night"])
