@@ -120,7 +120,7 @@ def postgres_command(binaries: Path, directory: Path, *, durable: bool = True) -
         "listen_addresses": "",
         "unix_socket_directories": str(directory),
         "unix_socket_permissions": "0700",
-        "max_connections": "400",  # a worker holds about ten
+        "max_connections": "400",  # an idle worker holds 8
         **({} if durable else {"fsync": "off", "synchronous_commit": "off"}),
     }
     options = [part for key, value in settings.items() for part in ("-c", f"{key}={value}")]
