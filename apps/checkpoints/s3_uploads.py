@@ -129,20 +129,22 @@ class _Upload:
     def _send(self, sent: dict[str, str], present: dict[int, str]) -> list[UploadedPart]:
         """Send every part that is not present with the same bytes; return all of them."""
         parts: list[UploadedPart] = []
-        with ThreadPoolExecutor(NUM_THREADS) as threads:
-            waiting: set[Future[UploadedPart]] = set()
-            try:
-                for number, part in self._parts():
-                    waiting.add(threads.submit(self._part, sent, number, part, present))
-                    if len(waiting) >= NUM_THREADS:
-                        parts += self._ended(waiting)
-                while waiting:
+        threads = ThreadPoolExecutor(NUM_THREADS)
+        waiting: set[Future[UploadedPart]] = set()
+        try:
+            for number, part in self._parts():
+                waiting.add(threads.submit(self._part, sent, number, part, present))
+                if len(waiting) >= NUM_THREADS:
                     parts += self._ended(waiting)
-            except BaseException:
-                threads.shutdown(wait=False, cancel_futures=True)
-                if self._stop.is_set():
-                    raise NobodyWaits from None
-                raise
+            while waiting:
+                parts += self._ended(waiting)
+        except BaseException:
+            # A store that does not answer keeps a thread for the timeout of a response.
+            threads.shutdown(wait=not self._stop.is_set(), cancel_futures=True)
+            if self._stop.is_set():
+                raise NobodyWaits from None
+            raise
+        threads.shutdown()
         return sorted(parts, key=lambda part: part["PartNumber"])
 
     def _ended(self, waiting: set[Future[UploadedPart]]) -> list[UploadedPart]:
